@@ -18,10 +18,10 @@ mod trace_pipeline;
 pub use derived::Derived;
 pub use manifest::{connection_crd, connection_crd_yaml, crd, crd_yaml};
 pub use reference::{DERIVED, reference_markdown};
-pub use security::{KeyUse, NamedSecret, Sasl, SaslMechanism, SecretUse, Tls, UsedKey};
+pub use security::{KeyUse, NamedSecret, Sasl, SaslMechanism, SecretUse, Side, Tls, UsedKey};
 pub use status::{
-    ConnectionsStatus, DeliveryStatus, DrainOutcome, DrainState, DrainStatus, EXACTLY_ONCE, Lag, LossStatus,
-    MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState, QueueStatus, Remembered, ScalingStatus,
+    ConnectionsStatus, DeliveryStatus, DrainOutcome, DrainState, DrainStatus, EXACTLY_ONCE, EdgeStatus, Lag,
+    LossStatus, MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState, QueueStatus, Remembered, ScalingStatus,
     SchemaStatus, SuspensionStatus, TopicStatus, TracePipelineStatus, VolumesStatus, status_word,
 };
 pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
@@ -43,6 +43,10 @@ pub use trace_pipeline::{
     Shard, Sink, Source, TracePipeline, TracePipelineSpec, TypedPaths, UpgradeStrategy, View,
 };
 pub use trace_pipeline::{Cpu, DeprecatedField, ResourceLimits, ResourceQuantity, ResourceRequests};
+pub use trace_pipeline::{
+    Edge, EdgeAuthentication, EdgeAutoscaling, EdgeGrpc, EdgeHttp, EdgePodTemplate, EdgeResourceLimits,
+    EdgeResources, EdgeService, EdgeServiceType, EdgeTenants, EdgeTls,
+};
 pub use trace_pipeline::{Observability, PodMonitoring};
 
 /// The API group.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 
 /// Fields without a default in the schema that count nevertheless while they are not set, and as what.
-pub const DERIVED: [(&str, &str); 17] = [
+pub const DERIVED: [(&str, &str); 22] = [
     ("replicas", "the partitions / `partitionsPerReplica`, or the decision of `scaling`"),
     ("source.kafka.consumerGroup", "`<namespace>.<name>`"),
     ("scaling.maxReplicas", "the number of partitions"),
@@ -16,6 +16,11 @@ pub const DERIVED: [(&str, &str); 17] = [
     ("gateway.resources.requests.cpu", "500m, or `cpuRequest` while that is read"),
     ("gateway.resources.requests.memory", "`gateway.resources.limits.memory`"),
     ("gateway.resources.limits.memory", "512Mi, or `memory` while that is read"),
+    ("edge.topic", "the only one of `source.kafka.topics`"),
+    ("edge.replicas", "2, unless `edge.autoscaling` is set"),
+    ("edge.resources.requests.cpu", "500m"),
+    ("edge.resources.requests.memory", "`edge.resources.limits.memory`"),
+    ("edge.resources.limits.memory", "192Mi"),
     ("queue.maxBytes", "95 % of the volume"),
     ("queue.storageClassName", "the cluster's default class"),
     ("delivery.deadLetter.topic", "`<topic>.dead-letter`, one for each topic of the source"),

@@ -9,9 +9,9 @@ mod named_secret;
 mod oauth;
 
 pub use named_secret::{
-    ACCESS_KEY_ID_KEY, CA_KEY, CERTIFICATE_KEY, CLIENT_ID_KEY, CLIENT_SECRET_KEY, KeyUse, NamedSecret,
-    PASSWORD_KEY, PRIVATE_KEY_KEY, SECRET_ACCESS_KEY_KEY, SESSION_TOKEN_KEY, SecretUse, TOKEN_KEY,
-    USERNAME_KEY, UsedKey,
+    ACCESS_KEY_ID_KEY, BASIC_USERS_KEY, BEARER_TOKENS_KEY, CA_KEY, CERTIFICATE_KEY, CLIENT_ID_KEY,
+    CLIENT_SECRET_KEY, KeyUse, NamedSecret, PASSWORD_KEY, PRIVATE_KEY_KEY, SECRET_ACCESS_KEY_KEY,
+    SESSION_TOKEN_KEY, SecretUse, Side, TOKEN_KEY, USERNAME_KEY, UsedKey,
 };
 pub use oauth::{
     AwsMskIam, AwsSecretRef, ClientAssertion, ClientAuthentication, ClientCredentials, ClientSecretRef,
@@ -99,6 +99,34 @@ pub struct TokenSecretRef {
     pub name: String,
 
     /// The key of the token. When it is not set, token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    pub key: Option<String>,
+}
+
+/// A Secret with bearer tokens.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BearerTokensSecretRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+
+    /// The key of the tokens, one a line. When it is not set, tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    pub key: Option<String>,
+}
+
+/// A Secret with users and their passwords.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BasicUsersSecretRef {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+
+    /// The key of the users, one a line, each user:password. When it is not set, users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
     pub key: Option<String>,

@@ -7,6 +7,7 @@
 
 mod connections;
 mod delivery;
+mod edge;
 mod lifecycle;
 mod loss;
 mod resize;
@@ -17,6 +18,7 @@ mod volumes;
 
 pub use connections::ConnectionsStatus;
 pub use delivery::{DeliveryStatus, EXACTLY_ONCE, QueueStatus, status_word};
+pub use edge::EdgeStatus;
 pub use lifecycle::SuspensionStatus;
 pub use loss::LossStatus;
 pub use resize::{MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState};
@@ -43,7 +45,7 @@ pub struct TracePipelineStatus {
     pub observed_generation: Option<i64>,
 
     /// Ready, Reconciling, Stalled, SourceReachable, SinkReachable, SchemaReady, ScalingActive, ScalingLimited, Suspended,
-    /// ReconciliationPaused, VolumesResized and VolumesDrained; all of them always.
+    /// ReconciliationPaused, VolumesResized and VolumesDrained; all of them always. EdgeReady, while spec.edge is set or its pods still exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -131,6 +133,10 @@ pub struct TracePipelineStatus {
     /// How the number of gateways was decided; not set while scaling.mode is Fixed or External and no gateway drains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<ScalingStatus>,
+
+    /// The edge's pods; not set while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge: Option<EdgeStatus>,
 
     /// Gateways that were OOM-killed and get more memory in place (gateway.resources.resize), as long as their pods exist; at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -235,8 +241,10 @@ pub mod condition {
     pub const VOLUMES_RESIZED: &str = "VolumesResized";
     /// No queue volume without a gateway may hold rows.
     pub const VOLUMES_DRAINED: &str = "VolumesDrained";
+    /// Every pod of the edge that is wanted is ready.
+    pub const EDGE_READY: &str = "EdgeReady";
 
-    /// All types, in the order in which they are written.
+    /// The types that every pipeline has, in the order in which they are written. [`EDGE_READY`] stands after them, while there is an edge.
     pub const ALL: [&str; 12] = [
         READY,
         RECONCILING,
@@ -290,7 +298,11 @@ pub mod reason {
     pub const MALFORMED: &str = "Malformed";
 
     // Ready
-    /// Kubernetes does not create pods of gateways: a quota, or a rule of the namespace.
+    /// No pod of the edge is ready, so that no OTLP is accepted; gateways run.
+    pub const EDGE_NOT_READY: &str = "EdgeNotReady";
+
+    // Ready, EdgeReady
+    /// Kubernetes does not create pods: a quota, or a rule of the namespace.
     pub const PODS_REFUSED: &str = "PodsRefused";
 
     // Ready

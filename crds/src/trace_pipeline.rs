@@ -7,6 +7,7 @@
 
 mod attributes;
 mod delivery;
+mod edge;
 mod gateway;
 mod insert;
 mod lifecycle;
@@ -24,6 +25,10 @@ pub(crate) mod source;
 
 pub use attributes::{AttributeAction, AttributeRule, Attributes, AttributesOf, UnreadableLetters};
 pub use delivery::{Commit, DeadLetter, Delivery, OnMissing};
+pub use edge::{
+    Edge, EdgeAuthentication, EdgeAutoscaling, EdgeGrpc, EdgeHttp, EdgePodTemplate, EdgeResourceLimits,
+    EdgeResources, EdgeService, EdgeServiceType, EdgeTenants, EdgeTls,
+};
 pub use gateway::{Gateway, ImagePullPolicy, LogLevel, UpgradeStrategy};
 pub use insert::{Insert, InsertFormat, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
@@ -120,7 +125,12 @@ use serde::{Deserialize, Serialize};
         .message("delivery.deadLetter.topic is a topic of the source, which would read its dead letters again"),
     validation = Rule::new("!has(self.scaling.idle) || self.source.kafka.groupProtocol == 'Classic'")
         .message("scaling.idle needs source.kafka.groupProtocol Classic: with the other protocol Kafka counts the retention of an offset \
-                  from its commit, and deletes those of an idle topic when the last gateway leaves")
+                  from its commit, and deletes those of an idle topic when the last gateway leaves"),
+    validation = Rule::new("!has(self.edge) || self.source.kafka.format == 'OtlpProto'")
+        .message("edge needs source.kafka.format OtlpProto, which is how it writes messages: set that, or remove edge"),
+    validation = Rule::new(
+        "!has(self.edge) || (has(self.edge.topic) ? self.edge.topic in self.source.kafka.topics : size(self.source.kafka.topics) == 1)")
+        .message("edge.topic is one of source.kafka.topics, and must be set if there are several")
 )]
 pub struct TracePipelineSpec {
     /// Where messages come from.
@@ -149,6 +159,10 @@ pub struct TracePipelineSpec {
     /// The gateway's image, size and behaviour.
     #[serde(default)]
     pub gateway: Gateway,
+
+    /// Pods that accept OTLP and write it to the topic, which gateways read. When it is not set, there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge: Option<Box<Edge>>,
 
     /// How gateways are replaced when their config, image or size changes.
     #[serde(default)]

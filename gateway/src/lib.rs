@@ -21,6 +21,7 @@
 //! | [`guarantee`] | whether rows are in the table exactly once or at least once, and why | a task that asks the servers |
 //! | [`admin`] | state and commands over HTTP | the admin server |
 //! | [`ground`] | used by all of these: metrics, the account of rows, the route to a shard, the clock | every holder of a handle |
+//! | [`edge`] | a process of its own: OTLP requests become messages of the topic | its `io` and `split` threads |
 //! | [`commands`] | what a person or the operator runs beside the gateway | the command's thread |
 //!
 //! [`app`] builds the parts, starts the threads and stops them; [`args`] is the command line.
@@ -31,6 +32,7 @@ pub mod args;
 pub mod blocks;
 pub mod commands;
 pub mod delivery;
+pub mod edge;
 pub mod exit_codes;
 pub mod ground;
 pub mod guarantee;

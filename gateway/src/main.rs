@@ -13,10 +13,15 @@ use sluice_gateway::{
         dead_letter::{self, Action, Selection},
         drain::{self, Problem},
     },
+    edge,
     exit_codes::{EXIT_CONFIG, EXIT_FINDINGS, EXIT_LEFT, EXIT_UNAVAILABLE, EXIT_UNSEEN},
     table::{sink, table_watch::TableChanged},
 };
-use sluice_gateway_config::{CheckedConfig, Log, LogFormat, parse};
+use sluice_gateway_config::{
+    CheckedConfig, Log, LogFormat,
+    edge_budget::{EdgeBudget, EdgeSizing},
+    parse,
+};
 use sluice_kafka::TopicMadeAnew;
 use sluice_ranges::Version;
 use std::{
@@ -65,6 +70,7 @@ impl Failure {
 fn execute(command: &Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(file) => run(&load(file)?),
+        Command::Edge(file) => run_edge(file),
         Command::Check { file, json } => run_check(&load(file)?, *json),
         Command::Audit(arguments) => run_audit(arguments),
         Command::Drain(arguments) => run_drain(arguments),
@@ -93,6 +99,20 @@ fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
         let code = if starts_anew { EXIT_UNAVAILABLE } else { 1 };
         Failure::new(code, format!("{error:#}"))
     })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_edge(file: &ConfigFile) -> Result<ExitCode, Failure> {
+    let config = parse::read_edge(&file.config).map_err(|error| Failure::new(EXIT_CONFIG, error))?;
+    let checked = config.check().map_err(|violations| Failure::new(EXIT_CONFIG, violations))?;
+    let sizing = EdgeSizing::of(checked.config());
+    let budget = EdgeBudget::divide(&sizing)
+        .map_err(|shortfall| Failure::new(EXIT_CONFIG, format!("memory.limit: {shortfall}")))?;
+    log_to_stderr(&checked.config().log)?;
+    abort_on_panic();
+    let budget =
+        app::container::fitted_edge(sizing, budget).map_err(|error| Failure::new(EXIT_UNAVAILABLE, error))?;
+    edge::run::run(&checked, &budget).map_err(|error| Failure::new(1, format!("{error:#}")))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -33,7 +33,7 @@ use crate::{
         metrics::ReconcileResult,
         status::{self, is_taking_over},
     },
-    write::{self, apply, events, finalizer, pod_monitor, prune, resize},
+    write::{self, apply, edge, events, finalizer, pod_monitor, prune, resize},
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
@@ -69,12 +69,14 @@ pub struct Reconciler {
     pub sources: Arc<Sources>,
     /// When the first pipeline waited for the list of connections.
     connections_awaited: OnceLock<tokio::time::Instant>,
+    /// When the first pipeline with an edge waited for the lists of what only edges have.
+    edges_awaited: OnceLock<tokio::time::Instant>,
 }
 
 impl Reconciler {
     /// For a scope, with nothing awaited yet.
     pub fn new(world: Arc<World>, sources: Arc<Sources>) -> Self {
-        Self { world, sources, connections_awaited: OnceLock::new() }
+        Self { world, sources, connections_awaited: OnceLock::new(), edges_awaited: OnceLock::new() }
     }
 
     /// Waits for the first list of connections, all looks together at most [`LISTED_SECONDS_MAX`]: later than that the API server has no CRD of
@@ -82,6 +84,17 @@ impl Reconciler {
     async fn first_list_of_connections(&self) {
         let listed = self.world.cache.connections.wait_until_ready();
         let awaited = *self.connections_awaited.get_or_init(tokio::time::Instant::now);
+        drop(timeout_at(awaited + Duration::from_secs(LISTED_SECONDS_MAX), listed).await);
+    }
+
+    /// The same for Deployments and autoscalers, which the operator may have no right to list.
+    async fn first_list_of_edges(&self) {
+        let cache = &self.world.cache;
+        let listed = async {
+            cache.deployments.wait_until_ready().await?;
+            cache.autoscalers.wait_until_ready().await
+        };
+        let awaited = *self.edges_awaited.get_or_init(tokio::time::Instant::now);
         drop(timeout_at(awaited + Duration::from_secs(LISTED_SECONDS_MAX), listed).await);
     }
 
@@ -136,6 +149,9 @@ pub async fn reconcile(pipeline: Arc<Pipeline>, reconciler: Arc<Reconciler>) -> 
     }
     if references_any(&pipeline) {
         reconciler.first_list_of_connections().await;
+    }
+    if pipeline.0.as_ref().is_ok_and(|pipeline| pipeline.spec.edge.is_some()) {
+        reconciler.first_list_of_edges().await;
     }
     let (result, action) = outcome::of(&pipeline, &key, &reconciler).await;
     world.shared.metrics.reconciled(result, begun.elapsed());
@@ -289,10 +305,13 @@ async fn carry_out(
     // Before anybody is taken away, and also without a plan.
     apply::retain(pipeline, &facts.observed.volumes, world).await?;
     let released = Box::pin(owner_references::unused(pipeline, &facts.observed.volumes, world)).await;
-    Box::pin(carry_out_spec(pipeline, (plan, replicas), facts, world)).await?;
+    let spec = Box::pin(carry_out_spec(pipeline, (plan, replicas), facts, world)).await;
+    // Also at rest, and after a failure of the gateways: neither waits for the other.
+    let edge = Box::pin(edge::tend(pipeline, plan, facts, world)).await;
+    spec?;
     // Nothing else waits for either.
     Box::pin(argo_cd::guard(pipeline, world)).await;
-    released
+    released.and(edge)
 }
 
 async fn carry_out_spec(

@@ -2,7 +2,7 @@
 //! nor `ClickHouse` nor a Secret, and takes a limited time.
 //!
 //! ```text
-//!  read the workload -> removal (pure) -> drain step -> status ................................... again in 2 s
+//!  read the workload -> removal (pure) -> edge ends -> drain step -> status ................................... again in 2 s
 //!                             |                  `----> all gateways are empty ----> volumes, event, remove the finalizer
 //!                             +-- orphan: remove owner references -----------------> event, remove the finalizer
 //!                             `-- late, or nothing to do --------------------------> volumes, event, remove the finalizer
@@ -34,13 +34,14 @@ use crate::{
     },
     write::{
         apply::{self, Appliable, OBJECTS},
-        events, finalizer, prune,
+        edge, events, finalizer, prune,
         status::report,
     },
 };
 use k8s_openapi::{
     api::{
-        apps::v1::StatefulSet,
+        apps::v1::{Deployment, StatefulSet},
+        autoscaling::v2::HorizontalPodAutoscaler,
         batch::v1::Job,
         core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount},
         networking::v1::NetworkPolicy,
@@ -113,21 +114,44 @@ pub async fn remove(
                 return Ok(Progress::Waits);
             }
             replace::give_back(pipeline, &facts, world, commands).await?;
-            orphan(pipeline, world).await?;
+            orphan(pipeline, facts.observed.edge.is_some(), world).await?;
             let_go(pipeline, (LetGo::Orphaned, &[]), &mut facts, world).await
         }
         (Removal::Drain, None) => let_go(pipeline, (LetGo::Empty, &[]), &mut facts, world).await,
         (Removal::Drain, Some(workload)) => {
+            if edge_ends_first(pipeline, &facts, world).await? {
+                facts.observed.scaling.drain = status::drain(pipeline).cloned();
+                return say(pipeline, key, &facts, world).await;
+            }
             let (step, empty) = ask(pipeline, &workload, &facts, world, commands).await;
             if step.replicas == 0 {
                 let why = left(pipeline, &workload, &empty);
                 return let_go(pipeline, (why, &empty), &mut facts, world).await;
             }
             facts.observed.scaling.drain = step.next;
-            let said = removing(pipeline, &facts.observed, &Time(Timestamp::now()));
-            world.shared.metrics.set_conditions((&key.namespace, &key.name), &said.conditions);
-            report(pipeline, key, said, world).await?;
-            Ok(Progress::Waits)
+            say(pipeline, key, &facts, world).await
+        }
+    }
+}
+
+/// Writes how far the deletion is.
+async fn say(pipeline: &TracePipeline, key: &Key, facts: &Facts, world: &World) -> Result<Progress, Error> {
+    let said = removing(pipeline, &facts.observed, &Time(Timestamp::now()));
+    world.shared.metrics.set_conditions((&key.namespace, &key.name), &said.conditions);
+    report(pipeline, key, said, world).await?;
+    Ok(Progress::Waits)
+}
+
+/// Ends the edge before any gateway drains, so that gateways still read what it has accepted. Returns whether to reconcile again first. After the
+/// time limit, gateways drain also while pods of the edge exist.
+async fn edge_ends_first(pipeline: &TracePipeline, facts: &Facts, world: &World) -> Result<bool, Error> {
+    let waits = !is_past_waiting(now(world), pipeline);
+    match edge::ends_first(pipeline, facts, world).await {
+        Ok(exists) => Ok(exists && waits),
+        Err(error) if waits => Err(error),
+        Err(error) => {
+            warn!(pipeline = %pipeline.name_any(), error = described(&error), "cannot end the edge: Kubernetes deletes it with the pipeline");
+            Ok(false)
         }
     }
 }
@@ -332,12 +356,17 @@ fn all_commit_after_insert(namespace: &str, facts: &Facts, world: &World) -> boo
 }
 
 /// Removes the pipeline from the owner references of all its objects, so that they stay.
-async fn orphan(pipeline: &TracePipeline, world: &World) -> Result<(), Error> {
+async fn orphan(pipeline: &TracePipeline, has_edge: bool, world: &World) -> Result<(), Error> {
     // A pipeline whose name makes no valid object names owns nothing.
     let Ok(names) = Names::of(pipeline) else { return Ok(()) };
     let owned = Owned { uid: pipeline.uid().unwrap_or_default(), names, world };
     // The gateways first: the other objects are useless without them. An error about one kind does not stop the others.
     let mut left = owned.orphan::<StatefulSet>().await;
+    // Without an edge, the operator may have no right to list them.
+    if has_edge || pipeline.spec.edge.is_some() {
+        left = left.and(owned.orphan::<Deployment>().await);
+        left = left.and(owned.orphan::<HorizontalPodAutoscaler>().await);
+    }
     left = left.and(owned.orphan::<ConfigMap>().await);
     left = left.and(owned.orphan::<Service>().await);
     left = left.and(owned.orphan::<ServiceAccount>().await);
@@ -361,9 +390,14 @@ impl Owned<'_> {
     /// Lists the objects from the server: an object that is missing in the copies would be deleted with the pipeline.
     async fn orphan<K: Appliable>(&self) -> Result<(), Error> {
         let kind = <K as k8s_openapi::Resource>::KIND;
-        let labels = self.names.selector_of_all();
-        let selector =
-            labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
+        let selector = format!(
+            "{}={},{} in ({},{})",
+            names::INSTANCE,
+            self.names.pipeline(),
+            names::NAME,
+            names::PROGRAM,
+            names::EDGE_PROGRAM
+        );
         let api: Api<K> = Api::namespaced(self.world.shared.client.clone(), self.names.namespace());
         let listed = api.list_metadata(&ListParams::default().labels(&selector)).await;
         let listed = listed.map_err(|source| {

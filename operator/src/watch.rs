@@ -79,6 +79,9 @@ impl Watches<'_> {
         Cache {
             // Keep the managed fields: they name the manager of `replicas`.
             stateful_sets: self.owned(|_| {}),
+            // As well here.
+            deployments: self.owned(|_| {}),
+            autoscalers: self.owned(forget_managers),
             config_maps: self.owned(forget_managers),
             services: self.owned(forget_managers),
             service_accounts: self.owned(forget_managers),

@@ -5,6 +5,7 @@
 //! | [`finalizer`] | the finalizer of the pipeline |
 //! | [`signature`] | which of several operators looks after the pipeline |
 //! | [`apply`], [`drift`] | the objects of a plan, if they differ |
+//! | [`edge`] | the objects of the edge, and removes them |
 //! | [`prune`] | deletes objects that the pipeline no longer wants |
 //! | [`resize`] | the memory of OOM-killed gateways |
 //! | [`pod_monitor`] | the `PodMonitor` |
@@ -16,6 +17,7 @@ pub mod apply;
 pub mod connections;
 pub mod drift;
 pub mod dropped_fields;
+pub mod edge;
 pub mod events;
 pub mod finalizer;
 pub mod pod_monitor;

@@ -235,10 +235,18 @@ deletes, because Kubernetes deletes them with their TracePipeline, have no `dele
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch{{ if .Values.volumes.delete }}, delete{{ end }}]
-# The operator never deletes these objects. The admission plugin OwnerReferencesPermissionEnforcement requires `delete` to change the owners of an
-# object. The operator changes owners when a pipeline is orphaned and when another pipeline takes its objects over.
+# The operator deletes those of an edge that a spec no longer has, and never those of gateways. The admission plugin
+# OwnerReferencesPermissionEnforcement requires `delete` to change the owners of an object. The operator changes owners when a pipeline is
+# orphaned and when another pipeline takes its objects over.
 - apiGroups: [""]
   resources: [services, serviceaccounts]
+  verbs: [get, list, watch, create, patch, delete]
+# The edge of a pipeline (spec.edge), and the autoscaler of its pods.
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]

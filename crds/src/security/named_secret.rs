@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     trace_connection::{ClickHouseConnection, KafkaConnection},
-    trace_pipeline::{Credentials, TracePipelineSpec},
+    trace_pipeline::{Credentials, Edge, TracePipelineSpec},
 };
 
 /// Key of the authorities' certificates where the spec names none.
@@ -34,6 +34,22 @@ pub const SECRET_ACCESS_KEY_KEY: &str = "secret-access-key";
 /// The file of a session token of AWS. The spec names its key, or none is read.
 pub const SESSION_TOKEN_KEY: &str = "session-token";
 
+/// Key of the edge's bearer tokens where the spec names none.
+pub const BEARER_TOKENS_KEY: &str = "tokens";
+/// Key of the edge's users where the spec names none.
+pub const BASIC_USERS_KEY: &str = "users";
+
+/// Whose connections a Secret is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Those to Kafka.
+    Source,
+    /// Those to `ClickHouse`.
+    Sink,
+    /// Those of the edge's clients.
+    Edge,
+}
+
 /// What a Secret is named for. The order is that of the fields in the spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecretUse {
@@ -57,6 +73,14 @@ pub enum SecretUse {
     ClickHouseUser,
     /// `sink.clickhouse.credentials.tokenSecretRef`
     ClickHouseToken,
+    /// `edge.tls.certificateSecretRef`
+    EdgeCertificate,
+    /// `edge.tls.clientCaSecretRef`
+    EdgeClientAuthorities,
+    /// `edge.authentication.bearerTokensSecretRef`
+    EdgeBearerTokens,
+    /// `edge.authentication.basicUsersSecretRef`
+    EdgeBasicUsers,
 }
 
 /// What the value of a key is.
@@ -84,6 +108,10 @@ pub enum KeyUse {
     SecretAccessKey,
     /// The token of a session of AWS.
     SessionToken,
+    /// Bearer tokens, one a line.
+    BearerTokens,
+    /// Users and their passwords, one a line.
+    BasicUsers,
 }
 
 /// A key that is read.
@@ -120,22 +148,30 @@ impl SecretUse {
             Self::ClickHouseCertificate => "spec.sink.clickhouse.tls.clientCertificateSecretRef",
             Self::ClickHouseUser => "spec.sink.clickhouse.credentials.secretRef",
             Self::ClickHouseToken => "spec.sink.clickhouse.credentials.tokenSecretRef",
+            Self::EdgeCertificate => "spec.edge.tls.certificateSecretRef",
+            Self::EdgeClientAuthorities => "spec.edge.tls.clientCaSecretRef",
+            Self::EdgeBearerTokens => "spec.edge.authentication.bearerTokensSecretRef",
+            Self::EdgeBasicUsers => "spec.edge.authentication.basicUsersSecretRef",
         }
     }
 
-    /// Whether Kafka is connected to with it; else `ClickHouse`.
-    pub fn is_of_source(self) -> bool {
+    /// Whose connections it is for.
+    pub fn side(self) -> Side {
         match self {
             Self::KafkaAuthorities
             | Self::KafkaCertificate
             | Self::KafkaUser
             | Self::KafkaClient
             | Self::KafkaTokenAuthorities
-            | Self::KafkaAws => true,
+            | Self::KafkaAws => Side::Source,
             Self::ClickHouseAuthorities
             | Self::ClickHouseCertificate
             | Self::ClickHouseUser
-            | Self::ClickHouseToken => false,
+            | Self::ClickHouseToken => Side::Sink,
+            Self::EdgeCertificate
+            | Self::EdgeClientAuthorities
+            | Self::EdgeBearerTokens
+            | Self::EdgeBasicUsers => Side::Edge,
         }
     }
 }
@@ -155,13 +191,15 @@ impl KeyUse {
             Self::AccessKeyId => ACCESS_KEY_ID_KEY,
             Self::SecretAccessKey => SECRET_ACCESS_KEY_KEY,
             Self::SessionToken => SESSION_TOKEN_KEY,
+            Self::BearerTokens => BEARER_TOKENS_KEY,
+            Self::BasicUsers => BASIC_USERS_KEY,
         }
     }
 
     /// The field of the reference that names the key.
     pub fn field(self) -> &'static str {
         match self {
-            Self::Authorities | Self::Token => "key",
+            Self::Authorities | Self::Token | Self::BearerTokens | Self::BasicUsers => "key",
             Self::Certificate => "certificateKey",
             Self::PrivateKey => "privateKeyKey",
             Self::Username => "usernameKey",
@@ -237,6 +275,7 @@ impl TracePipelineSpec {
         let (kafka, clickhouse) = (&self.source.kafka, &self.sink.clickhouse);
         let mut named = of_kafka(kafka.tls.as_ref(), kafka.sasl.as_ref());
         named.extend(of_clickhouse(clickhouse.tls.as_ref(), clickhouse.credentials.as_ref()));
+        named.extend(self.edge.as_deref().into_iter().flat_map(of_edge));
         named
     }
 }
@@ -265,6 +304,34 @@ fn of_clickhouse<'a>(tls: Option<&'a Tls>, credentials: Option<&'a Credentials>)
     let mut named = of_tls(tls, SecretUse::ClickHouseAuthorities, SecretUse::ClickHouseCertificate);
     named.extend(credentials.into_iter().flat_map(of_credentials));
     named
+}
+
+fn of_edge(edge: &Edge) -> Vec<NamedSecret<'_>> {
+    let tls = edge.tls.as_ref();
+    let certificate = tls.map(|tls| &tls.certificate_secret_ref).map(|secret| NamedSecret {
+        of: SecretUse::EdgeCertificate,
+        name: &secret.name,
+        keys: secret.keys(),
+    });
+    let ca = tls.and_then(|tls| tls.client_ca_secret_ref.as_ref()).map(|secret| NamedSecret {
+        of: SecretUse::EdgeClientAuthorities,
+        name: &secret.name,
+        keys: secret.keys(),
+    });
+    let clients = edge.authentication.as_ref();
+    let tokens = clients.and_then(|clients| clients.bearer_tokens_secret_ref.as_ref());
+    let tokens = tokens.map(|secret| NamedSecret {
+        of: SecretUse::EdgeBearerTokens,
+        name: &secret.name,
+        keys: vec![UsedKey::new(KeyUse::BearerTokens, secret.key.as_ref())],
+    });
+    let users = clients.and_then(|clients| clients.basic_users_secret_ref.as_ref());
+    let users = users.map(|secret| NamedSecret {
+        of: SecretUse::EdgeBasicUsers,
+        name: &secret.name,
+        keys: vec![UsedKey::new(KeyUse::BasicUsers, secret.key.as_ref())],
+    });
+    [certificate, ca, tokens, users].into_iter().flatten().collect()
 }
 
 fn of_tls(tls: Option<&Tls>, authorities: SecretUse, certificate: SecretUse) -> Vec<NamedSecret<'_>> {
@@ -398,11 +465,13 @@ mod tests {
             KeyUse::AccessKeyId,
             KeyUse::SecretAccessKey,
             KeyUse::SessionToken,
+            KeyUse::BearerTokens,
+            KeyUse::BasicUsers,
         ];
         for (at, of) in all.iter().enumerate() {
             for other in &all[at + 1..] {
                 assert_ne!(of.default_key(), other.default_key());
-                // A Secret of authorities and one of a token have one key each.
+                // A Secret of authorities, one of a token, and one of tokens or users have one key each.
                 assert!(of.field() != other.field() || of.field() == "key");
             }
         }

@@ -5,7 +5,8 @@ use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many gateways may be evicted at the same time, for instance by a node that is drained.
+/// How many gateways may be evicted at the same time, for instance by a node that is drained; and, counted by themselves, how many pods of the
+/// edge.
 #[derive(KubeSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DisruptionBudget {
@@ -49,6 +50,16 @@ pub struct NetworkRules {
     )]
     pub metrics_from: Vec<NetworkPolicyPeer>,
 
+    /// Clients that may send OTLP to the edge, at most 32; as in from of a NetworkPolicy. When there is none, any client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "bounded::<Vec<NetworkPolicyPeer>>")]
+    #[x_kube(
+        validation = Rule::new("self.all(p, has(p.ipBlock) != (has(p.namespaceSelector) || has(p.podSelector)))")
+            .message("each of otlpFrom has ipBlock, or namespaceSelector, podSelector or both of these"),
+        merge_strategy = ListMerge::Atomic
+    )]
+    pub otlp_from: Vec<NetworkPolicyPeer>,
+
     /// Servers that the pods may open TCP connections to, at most 32; as in to of a NetworkPolicy. When there is none, any server. All
     /// brokers and all ClickHouse servers must be among them, and so must the server of tokenEndpoint if sasl.oauth has clientCredentials,
     /// and for awsMskIam without secretRef AWS STS or the EKS Pod Identity agent (169.254.170.23); DNS is always allowed. A change takes effect on all gateways at once.
@@ -64,7 +75,7 @@ pub struct NetworkRules {
 
 impl Default for NetworkRules {
     fn default() -> Self {
-        Self { enabled: enabled(), metrics_from: Vec::new(), egress_to: Vec::new() }
+        Self { enabled: enabled(), metrics_from: Vec::new(), otlp_from: Vec::new(), egress_to: Vec::new() }
     }
 }
 

@@ -159,7 +159,7 @@ impl Cpu {
 }
 
 /// The range bounds whole numbers; a rule bounds texts.
-fn cpu<const CORES_MAX: u32>(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn cpu<const CORES_MAX: u32>(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "x-kubernetes-int-or-string": true,
         "minimum": 1,

@@ -3,6 +3,8 @@
 // By its path from this file, which other packages read, too.
 #[path = "cases/connections.rs"]
 pub mod connections;
+#[path = "cases/edge.rs"]
+mod edge;
 #[path = "cases/idle.rs"]
 mod idle;
 #[path = "cases/logins.rs"]
@@ -27,6 +29,7 @@ pub fn value_cases() -> impl Iterator<Item = &'static Case> {
         .chain(resources::RESOURCES)
         .chain(schedules::SCHEDULES)
         .chain(pods::PODS)
+        .chain(edge::EDGE)
         .chain(idle::IDLE)
         .chain(presets::PRESETS)
         .chain(logins::LOGINS)

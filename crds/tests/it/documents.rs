@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::{collections::BTreeSet, fs};
 
 /// Documents that tell people what to set, and to look at.
-const DOCUMENTS: [&str; 16] = [
+const DOCUMENTS: [&str; 17] = [
     "README.md",
     "config/MIGRATION.md",
     "config/README.md",
@@ -17,6 +17,7 @@ const DOCUMENTS: [&str; 16] = [
     "gateway/TABLE.md",
     "gateway/VALUES.md",
     "operator/ARCHITECTURE.md",
+    "operator/EDGE.md",
     "operator/LIFECYCLE.md",
     "operator/ROLLOUTS.md",
     "operator/SCALING.md",
@@ -26,6 +27,9 @@ const DOCUMENTS: [&str; 16] = [
 
 /// Values of the chart that begin as a field of the spec does.
 const OF_THE_CHART: [&str; 1] = ["volumes.delete"];
+
+/// Attributes of spans that begin as a field of the edge is called.
+const OF_SPANS: [&str; 2] = ["http.", "service."];
 
 /// Every field of an object, by its path; what is below a free map is not among them.
 fn fields(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
@@ -51,7 +55,7 @@ fn named(text: &str) -> impl Iterator<Item = &str> {
 
 /// Whether a document may name it: a field by its whole path, or by the end of it when it begins with something that is a field.
 fn is_known(path: &str, known: &BTreeSet<String>) -> bool {
-    if OF_THE_CHART.contains(&path) {
+    if OF_THE_CHART.contains(&path) || OF_SPANS.iter().any(|beginning| path.starts_with(beginning)) {
         return true;
     }
     let (first, _) = path.split_once('.').unwrap_or((path, ""));

@@ -241,7 +241,8 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
 }
 
 /// What takes the place of another field, and the sample that has it. The first that fits counts.
-const INSTEAD: [(&str, &str); 13] = [
+const INSTEAD: [(&str, &str); 14] = [
+    ("/spec/edge/replicas", "tracepipeline-edge.yaml"),
     ("/spec/source/kafka/sasl/oauth/awsMskIam", "tracepipeline-msk-iam-keys.yaml"),
     (
         "/spec/source/kafka/sasl/oauth/clientCredentials/clientAssertion",
@@ -268,7 +269,10 @@ const DEPRECATED: [&str; 3] = [
 ];
 
 /// Fields whose inside is Kubernetes' own: the sample shows how they are used, not all that there is.
-const OF_KUBERNETES: [&str; 12] = [
+const OF_KUBERNETES: [&str; 15] = [
+    "/spec/edge/podTemplate/tolerations/0/",
+    "/spec/edge/podTemplate/topologySpreadConstraints/0/",
+    "/spec/networkPolicy/otlpFrom/0/",
     "/spec/gateway/podTemplate/tolerations/0/",
     "/spec/gateway/podTemplate/affinity/",
     "/spec/gateway/podTemplate/topologySpreadConstraints/0/",

@@ -1,8 +1,8 @@
 //! The states of a pipeline that Argo CD and kstatus are tested with: what each is to them, and the object that has it.
 //!
 //! Job: read and write `config/argocd/testdata`. Place in the flow: between a live pipeline, or `cargo verify` without a cluster, and
-//! gitopscheck. Each but those of messages, of partitions without a reader, of a transaction that hangs and of a schema Job that does not start
-//! was read off a cluster by an end-to-end test, with [`UPDATE`] set.
+//! gitopscheck. Each but those of an edge, of messages, of partitions without a reader, of a transaction that hangs and of a schema Job that
+//! does not start was read off a cluster by an end-to-end test, with [`UPDATE`] set.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ const HASHES: [&str; 6] =
 type State = (&'static str, &'static str, &'static str);
 
 /// All of them.
-pub const ALL: [State; 64] = [
+pub const ALL: [State; 65] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
     ("apply-refused", "Degraded", "Failed"),
@@ -46,6 +46,7 @@ pub const ALL: [State; 64] = [
     ("connection-missing", "Progressing", "InProgress"),
     ("database-missing", "Progressing", "InProgress"),
     ("draining", "Progressing", "Terminating"),
+    ("edge-not-ready", "Progressing", "InProgress"),
     ("file-systems-pending", "Progressing", "InProgress"),
     ("group-taken", "Progressing", "InProgress"),
     ("idle", "Healthy", "Current"),

@@ -270,7 +270,7 @@ fn empty() -> String {
     "must not be empty".to_owned()
 }
 
-fn in_range<T: Copy + PartialOrd + std::fmt::Display>(
+pub(crate) fn in_range<T: Copy + PartialOrd + std::fmt::Display>(
     found: &mut Violations,
     path: &str,
     value: T,
@@ -286,14 +286,14 @@ fn is_url(endpoint: &str) -> bool {
     address.map(|rest| rest.trim_end_matches('/')).is_some_and(is_host_and_port)
 }
 
-fn is_host_and_port(text: &str) -> bool {
+pub(crate) fn is_host_and_port(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     let host_is_plain = !host.is_empty() && !host.contains(['/', ' ', '@', ',']);
     host_is_plain && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 /// Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic).
-fn is_topic(text: &str) -> bool {
+pub(crate) fn is_topic(text: &str) -> bool {
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     (1..=249).contains(&text.len()) && text != "." && text != ".." && text.bytes().all(legal)
 }

@@ -102,7 +102,7 @@ fn partitions_active_max() -> u32 {
     PARTITIONS_ACTIVE_DEFAULT
 }
 
-fn record_batch_bytes_max() -> ByteSize {
+pub(crate) fn record_batch_bytes_max() -> ByteSize {
     RECORD_BATCH_BYTES_DEFAULT
 }
 

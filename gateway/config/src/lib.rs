@@ -11,6 +11,8 @@ pub mod budget;
 mod checked;
 pub mod deduplication;
 mod durability;
+pub mod edge;
+pub mod edge_budget;
 pub mod exposition;
 mod gateway_config;
 pub mod insert_settings;
@@ -31,6 +33,9 @@ pub use attributes::{AttributeAction, AttributeRule, Attributes, AttributesOf, U
 pub use budget::{Budget, Shortfall, Sizing};
 pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX};
 pub use durability::Durability;
+pub use edge::{
+    Authentication, CheckedEdgeConfig, EdgeConfig, EdgeKafka, EdgeLimits, EdgeListen, ServerTls, Tenants,
+};
 pub use gateway_config::{
     Admin, ClickHouse, Commit, DeadLetter, Delivery, Format, GatewayConfig, GroupProtocol, InitialOffset,
     Insert, InsertFormat, Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue, QueueMode,

@@ -2,7 +2,7 @@
 
 mod findings;
 
-use crate::{CONTRACT_VERSION, Commit, GatewayConfig, violation::Violations};
+use crate::{CONTRACT_VERSION, Commit, EdgeConfig, GatewayConfig, violation::Violations};
 use serde_saphyr::{DefaultMessageFormatter, MessageFormatter as _};
 use std::path::Path;
 
@@ -31,32 +31,48 @@ pub enum Error {
 
 /// Reads and parses a file.
 pub fn read(path: &Path) -> Result<GatewayConfig, Error> {
+    from_yaml(&read_text(path)?)
+}
+
+/// Reads and parses the config of an edge.
+pub fn read_edge(path: &Path) -> Result<EdgeConfig, Error> {
+    edge_from_yaml(&read_text(path)?)
+}
+
+fn read_text(path: &Path) -> Result<String, Error> {
     let named = || path.display().to_string();
     let bytes = std::fs::metadata(path).map_err(|source| Error::Read { path: named(), source })?.len();
     if bytes > CONFIG_BYTES_MAX {
         return Err(Error::TooLarge { path: named(), bytes });
     }
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: named(), source })?;
-    from_yaml(&text)
+    std::fs::read_to_string(path).map_err(|source| Error::Read { path: named(), source })
 }
 
 /// Parses YAML.
 ///
 /// The version is checked first: a config of another version is then reported as such, and not because of an unknown field.
 pub fn from_yaml(text: &str) -> Result<GatewayConfig, Error> {
+    check_version(text)?;
+    typed(text).map_err(|first| match findings::findings(text, &first) {
+        Some(found) => Error::Fields(found),
+        None => first.into_error(),
+    })
+}
+
+/// Parses the YAML of an edge; the version is checked first here as well. Of fields that are wrong, the first is named.
+pub fn edge_from_yaml(text: &str) -> Result<EdgeConfig, Error> {
+    check_version(text)?;
+    typed(text).map_err(Wrong::into_error)
+}
+
+fn check_version(text: &str) -> Result<(), Error> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Version {
         contract_version: u32,
     }
     let Version { contract_version: found } = typed(text).map_err(Wrong::into_error)?;
-    if found != CONTRACT_VERSION {
-        return Err(Error::ContractVersion { found });
-    }
-    typed(text).map_err(|first| match findings::findings(text, &first) {
-        Some(found) => Error::Fields(found),
-        None => first.into_error(),
-    })
+    if found == CONTRACT_VERSION { Ok(()) } else { Err(Error::ContractVersion { found }) }
 }
 
 /// The commit mode of a config, whatever its other content and contract version: the field has had this place in every version.
@@ -149,6 +165,14 @@ fn typed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Wrong> {
 /// # Panics
 /// Never: every field serialises.
 pub fn to_yaml(config: &GatewayConfig) -> String {
+    serde_saphyr::to_string(config).expect("a config is plain strings and numbers, which always serialise")
+}
+
+/// Writes the config of an edge as YAML; reading it gives an equal config.
+///
+/// # Panics
+/// Never: every field serialises.
+pub fn edge_to_yaml(config: &EdgeConfig) -> String {
     serde_saphyr::to_string(config).expect("a config is plain strings and numbers, which always serialise")
 }
 

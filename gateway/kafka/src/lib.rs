@@ -20,11 +20,14 @@
 //!
 //! Messages and rows that cannot be delivered go to [`dead_letter`], which has a thread of its own.
 //!
+//! The edge has no consumer: it writes to a topic with a [`producer`].
+//!
 //! The poll thread owns the consumer, the assignment and the ranges. No code here takes a lock in the path of messages.
 
 pub mod dead_letter;
 mod ground;
 mod group;
+pub mod producer;
 mod questions;
 
 // The C files in this folder are linked in front of functions of librdkafka. librdkafka_layouts.c compares signatures and layouts with

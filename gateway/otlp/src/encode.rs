@@ -100,7 +100,7 @@ fn put_number(out: &mut Vec<u8>, key: u32, value: u64) {
     put_varint(out, value);
 }
 
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     loop {
         let [low, ..] = value.to_le_bytes();
         value = value.wrapping_shr(7);

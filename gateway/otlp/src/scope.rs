@@ -41,6 +41,13 @@ impl<'a> Scope<'a> {
         Ok(found)
     }
 
+    /// A single `InstrumentationScope` of a `ScopeSpans`, which is `parent` from before it.
+    pub(crate) fn of_piece(content: Reader<'a>, parent: Reader<'a>) -> Result<Self, Malformed> {
+        let mut found = Self::default();
+        found.merge(content, parent)?;
+        Ok(found)
+    }
+
     /// Merges the part before the next span, where the reader then is, or before the end.
     fn read_on(&mut self, reader: &mut Reader<'a>) -> Result<(), Malformed> {
         while !reader.is_empty() {

@@ -101,7 +101,7 @@ fn walk_message<S: SpanSink>(message: &[u8], order: Order, sink: &mut S) -> Walk
 
 #[cold]
 #[inline(never)]
-fn not_traces() -> Malformed {
+pub(crate) fn not_traces() -> Malformed {
     let field = field_number(traces_data::RESOURCE_SPANS);
     Malformed::new(0, Reason::NotTraces, OtlpMessage::TracesData, field)
 }

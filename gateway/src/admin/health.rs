@@ -211,10 +211,7 @@ impl Status {
             .with_label_values(&["failed"])
             .set(count(stats.commit_failures.load(Ordering::Relaxed)));
         if let Some(counts) = stats.token_counts() {
-            catch_up(&metrics.tokens.granted, counts.granted);
-            catch_up(&metrics.tokens.failed, counts.failed);
-            let expires_ms = counts.expires_ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
-            metrics.tokens.expires.set(Duration::from_millis(expires_ms).as_secs_f64());
+            metrics.tokens.show(counts.granted, counts.failed, counts.expires_ms);
         }
         // A revoked partition must not keep its last lag.
         metrics.lag_messages.reset();
@@ -282,7 +279,7 @@ fn seconds_since(ms: u64) -> f64 {
 }
 
 /// The resident set as the kernel reports it; `None` if it does not.
-pub(super) fn resident_bytes() -> Option<i64> {
+pub(crate) fn resident_bytes() -> Option<i64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: i64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;

@@ -127,7 +127,7 @@ pub async fn bind(admin: SocketAddr, control: Option<SocketAddr>) -> Result<List
 }
 
 /// Listens at an address. `0.0.0.0` and `[::]` mean all addresses of IPv6 and IPv4, or only of IPv4 if the kernel has no IPv6.
-async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+pub(crate) async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     if !address.ip().is_unspecified() {
         return TcpListener::bind(address).await;
     }

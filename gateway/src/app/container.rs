@@ -8,14 +8,17 @@
 //! workers are harmless and not reported. A queue volume that is smaller than its config is filled to a share of its size
 //! ([`crate::volume`]).
 
-use sluice_gateway_config::{ByteSize, CheckedConfig, Shortfall};
+use sluice_gateway_config::{
+    ByteSize, CheckedConfig, Shortfall,
+    edge_budget::{EdgeBudget, EdgeSizing},
+};
 use std::{borrow::Cow, fs, path::Path};
 
 /// The container's memory limit is below the config's, and too low for the buffers.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the container's memory limit is {found}, below memory.limit: {asked} of the config, and {shortfall}: a VerticalPodAutoscaler or \
-     another webhook has changed the pod's limit; exclude the gateways from it, or set its minimum to {asked}"
+     another webhook has changed the pod's limit; exclude these pods from it, or set its minimum to {asked}"
 )]
 pub struct TooLittle {
     found: ByteSize,
@@ -45,6 +48,27 @@ fn fitted_to(config: &CheckedConfig, limit: Option<u64>) -> Result<Cow<'_, Check
          blocks; a VerticalPodAutoscaler or another webhook has changed the pod's limit"
     );
     Ok(Cow::Owned(fitted))
+}
+
+/// The budget of an edge with the lower of its memory limit and the container's.
+///
+/// # Errors
+/// [`TooLittle`] when its buffers do not fit.
+pub fn fitted_edge(sizing: EdgeSizing, budget: EdgeBudget) -> Result<EdgeBudget, TooLittle> {
+    let asked = sizing.limit;
+    let Some(found) = memory_limit(Path::new("/")).map(ByteSize::bytes).filter(|found| *found < asked) else {
+        return Ok(budget);
+    };
+    let fitted = EdgeBudget::divide(&EdgeSizing { limit: found, ..sizing })
+        .map_err(|shortfall| TooLittle { found, asked, shortfall })?;
+    tracing::warn!(
+        container = %found,
+        config = %asked,
+        requests = %fitted.requests,
+        "the container's memory limit is below memory.limit of the config, so the edge uses the lower one and takes fewer requests at a \
+         time; a VerticalPodAutoscaler or another webhook has changed the pod's limit"
+    );
+    Ok(fitted)
 }
 
 /// The lowest limit of this process's cgroup and its ancestors, in bytes; `None` without one. A container usually sees its own cgroup as

@@ -5,7 +5,7 @@
 mod attributes;
 mod guarantee;
 mod insert_error;
-mod maker;
+pub(crate) mod maker;
 mod messages;
 mod open_transactions;
 mod refused;
@@ -357,7 +357,7 @@ impl Metrics {
             guarantee: GuaranteeMetrics::new(&make),
             refused: RefusedMetrics::new(&make),
             worker_seconds: make.registered(CounterVec::new(
-                    Maker::opts(
+                    make.opts(
                         "worker_seconds_total",
                         "Seconds of each worker, by what it does or waits for.",
                     ),

@@ -4,6 +4,7 @@
 
 mod carried;
 mod claimed;
+mod edge_end;
 mod encodes;
 mod judged;
 mod layouts;

@@ -4,9 +4,10 @@
 use sluice_gateway::{
     admin::{health::Status, server::Health},
     blocks::buffers::Pool,
+    edge::metrics::EdgeMetrics,
     ground::metrics::{Family, Metrics},
 };
-use sluice_gateway_config::parse;
+use sluice_gateway_config::{ByteSize, parse};
 use sluice_kafka::OpenTransaction;
 use sluice_ranges::PartitionId;
 use std::{
@@ -23,13 +24,13 @@ const CONFIG: &str = "{contractVersion: 1, pipeline: {namespace: n, name: p}, wo
 
 const TABLE: &str = include_str!("../../../config/prometheus/METRICS.md");
 
-/// The rows of the table that describe a gateway's metrics: name, type, unit and labels.
-fn rows() -> BTreeMap<&'static str, [&'static str; 3]> {
+/// The rows of the table whose metrics begin so: name, type, unit and labels.
+fn rows(prefix: &str) -> BTreeMap<&'static str, [&'static str; 3]> {
     let rows = TABLE.lines().filter_map(|line| {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         let [_, name, kind, unit, labels, meaning, _] = cells[..] else { return None };
         let name = name.trim_matches('`');
-        let is_ours = name.starts_with("sluice_gateway_");
+        let is_ours = name.starts_with(prefix);
         assert!(!is_ours || meaning.ends_with('.'), "{name} has no meaning: {meaning}");
         is_ours.then_some((name, [kind, unit, labels]))
     });
@@ -40,8 +41,14 @@ fn rows() -> BTreeMap<&'static str, [&'static str; 3]> {
 fn the_table_of_metrics_is_what_is_exported() {
     let checked = parse::from_yaml(CONFIG).unwrap().check().unwrap();
     let metrics = Metrics::new(checked.budget());
-    let mut rows = rows();
-    for Family { name, kind, labels } in metrics.families() {
+    table_is_exported("sluice_gateway_", metrics.families());
+    let edge = EdgeMetrics::new(&[("base", ByteSize::mib(1))]);
+    table_is_exported("sluice_edge_", edge.families());
+}
+
+fn table_is_exported(prefix: &str, families: &[Family]) {
+    let mut rows = rows(prefix);
+    for Family { name, kind, labels } in families {
         let Some([kind_told, unit, labels_told]) = rows.remove(name.as_str()) else {
             panic!("config/prometheus/METRICS.md has no row for {name}");
         };

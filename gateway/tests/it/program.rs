@@ -24,7 +24,7 @@ const WRONG_PATHS: [&str; 5] = [
 ];
 
 /// The program with a config that it reads from its standard input.
-fn start(command: &str, config: &str) -> Child {
+pub fn start(command: &str, config: &str) -> Child {
     let mut child = Command::new(env!("CARGO_BIN_EXE_sluice-gateway"))
         .args([command, "--config", "/dev/stdin"])
         // Memory of glibc's, if any were used, would all be in the one place that has a name.

@@ -20,6 +20,8 @@ mod dead_letters;
 mod deduplicated;
 mod drain;
 mod durability;
+mod edge;
+mod edge_load;
 mod fate;
 mod few_rights;
 mod front;

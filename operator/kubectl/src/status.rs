@@ -5,7 +5,7 @@ mod lines;
 mod services;
 
 use crate::cluster::Said;
-use lines::{behind, delivery, deprecated, left_alone, queue, reads, runs, size_of, writes};
+use lines::{behind, delivery, deprecated, edge, left_alone, queue, reads, runs, size_of, writes};
 use serde::Serialize;
 use services::Services;
 use sluice_crds::{
@@ -37,6 +37,15 @@ const FOR_A_PERSON: [&str; 8] = [
     reason::VOLUME_OUT_OF_REACH,
 ];
 
+/// Reasons with which not every pod of the edge is ready until a person acts.
+const OF_EDGE: [&str; 5] = [
+    reason::REPLICAS_NOT_READY,
+    reason::PODS_REFUSED,
+    reason::SECRET_MISSING,
+    reason::SECRET_INCOMPLETE,
+    reason::TOPIC_MISSING,
+];
+
 /// Conditions of queue volumes, with the reasons that need a person.
 const OF_VOLUMES: [(&str, &str); 4] = [
     (condition::VOLUMES_RESIZED, reason::STORAGE_CLASS_MISSING),
@@ -66,6 +75,9 @@ pub(super) struct Story {
     pub left_alone: bool,
     /// The lines of the summary, each named as in the output.
     pub runs: String,
+    /// Not set if the pipeline has no edge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edge: Option<String>,
     pub reads: String,
     pub writes: String,
     pub behind: String,
@@ -97,6 +109,7 @@ impl Story {
             suspended: is_current && seen.is(condition::SUSPENDED, "True"),
             left_alone: pipeline.spec.management_state == ManagementState::Unmanaged,
             runs: runs(pipeline, status),
+            edge: edge(pipeline, status),
             reads: reads(pipeline, status),
             writes: writes(pipeline),
             behind: behind(status),
@@ -119,17 +132,19 @@ impl Story {
         Self { services: Some(Services::of(said)).filter(|_| !said.is_empty()), ..self }
     }
 
-    fn lines(&self) -> [(&'static str, &str); 8] {
-        [
-            ("runs", &self.runs),
-            ("reads", &self.reads),
-            ("writes", &self.writes),
-            ("behind", &self.behind),
-            ("queue", &self.queue),
-            ("delivery", &self.delivery),
-            ("size", &self.size),
-            ("now", &self.now),
-        ]
+    fn lines(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let lines = [
+            ("runs", Some(&self.runs)),
+            ("edge", self.edge.as_ref()),
+            ("reads", Some(&self.reads)),
+            ("writes", Some(&self.writes)),
+            ("behind", Some(&self.behind)),
+            ("queue", Some(&self.queue)),
+            ("delivery", Some(&self.delivery)),
+            ("size", Some(&self.size)),
+            ("now", Some(&self.now)),
+        ];
+        lines.into_iter().filter_map(|(name, line)| Some((name, line?.as_str())))
     }
 }
 
@@ -230,6 +245,12 @@ impl Seen<'_> {
             && !found.iter().any(|line| line.ends_with(words))
         {
             found.push(words.to_owned());
+        }
+        if let Some((reason, words)) = self.words(condition::EDGE_READY, "False")
+            && OF_EDGE.contains(&reason)
+            && !found.iter().any(|line| line.ends_with(words))
+        {
+            found.push(format!("{} is false ({reason}): {words}", condition::EDGE_READY));
         }
         for words in self.of_volumes() {
             if !found.iter().any(|line| line.ends_with(words)) {

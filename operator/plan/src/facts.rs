@@ -2,8 +2,8 @@
 
 use crate::{
     observed::{
-        MessagesSeen, OpenTransaction, Partitions, ReconcileFailure, SchemaSeen, Secrets, ServersSeen,
-        StorageClassSeen, UnreadSeen, VolumesSeen, WorkloadSeen,
+        EdgeSeen, MessagesSeen, OpenTransaction, Partitions, ReconcileFailure, SchemaSeen, Secrets,
+        ServersSeen, StorageClassSeen, UnreadSeen, VolumesSeen, WorkloadSeen,
         inserts::{InsertError, SinkSeen},
     },
     pipeline::connections::Unresolved,
@@ -31,6 +31,8 @@ pub struct Observed {
     pub schema_job: Option<String>,
     /// The StatefulSet and its pods; `None` when there is no StatefulSet.
     pub workload: Option<WorkloadSeen>,
+    /// The edge and its pods; `None` if there are none.
+    pub edge: Option<EdgeSeen>,
     /// How far the gateways are behind; `None` when it could not be found out.
     pub lag: Option<Lag>,
     /// Whether Kafka has committed offsets of the consumer group; `false` as well when it could not be found out.

@@ -4,12 +4,15 @@ pub mod image;
 pub mod secrets;
 pub mod tokens;
 
-use crate::{names::Names, pipeline::pod_template::Added};
+use crate::{
+    names::{Names, TokenUse},
+    pipeline::pod_template::Added,
+};
 use image::Image;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use secrets::Mounted;
-use sluice_crds::{ImagePullPolicy, TracePipeline};
+use sluice_crds::{Edge, ImagePullPolicy, Side, TracePipeline};
 use sluice_gateway_config::Violations;
 use std::collections::BTreeMap;
 use tokens::MountedToken;
@@ -40,6 +43,8 @@ pub struct OperatorPods {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Identity {
     pub names: Names,
+    /// The ServiceAccount that pods run as.
+    pub account: String,
     pub owner: OwnerReference,
     pub image: String,
     pub image_pull_policy: &'static str,
@@ -65,6 +70,7 @@ impl Identity {
         let added = Added::of(gateway, &names, &mut found);
         let Some(owner) = owner else { return Err(found) };
         found.or(Self {
+            account: names.gateway(),
             names,
             // The pipeline stays until what it owns is gone, when its deletion is asked to wait for that.
             owner: OwnerReference { block_owner_deletion: Some(true), ..owner },
@@ -77,6 +83,27 @@ impl Identity {
             secrets,
             tokens: tokens::mounted(&pipeline.spec),
             added,
+        })
+    }
+
+    /// The same for the edge: its own account, labels and place, the Secrets and tokens of Kafka, and those of its clients.
+    pub(crate) fn of_edge(
+        &self,
+        pipeline: &TracePipeline,
+        edge: &Edge,
+        clients: Vec<Mounted>,
+    ) -> Result<Self, Violations> {
+        let mut found = Violations::default();
+        let added = Added::of_edge(edge, &pipeline.spec.gateway, &self.names, &mut found);
+        let of_kafka = self.secrets.iter().filter(|secret| secret.of.side() == Side::Source).cloned();
+        let is_of_kafka =
+            |token: &&MountedToken| matches!(token.of, TokenUse::Kafka | TokenUse::KafkaAssertion);
+        found.or(Self {
+            account: self.names.edge(),
+            secrets: of_kafka.chain(clients).collect(),
+            tokens: self.tokens.iter().filter(is_of_kafka).cloned().collect(),
+            added,
+            ..self.clone()
         })
     }
 }

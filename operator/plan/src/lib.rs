@@ -20,12 +20,14 @@
 //! | `identity` | whose the pods are, and what they run as |
 //! | [`scale`], `facts` | the autoscaler's decision; that and what was observed are all that a plan is made from |
 //! | [`size`], [`drain`], [`rollout`], [`volumes`], `schema` | the other decisions |
+//! | [`mod@edge`] | the edge, as the spec wants it |
 //! | `planned` | what was decided |
 //! | [`objects`] | what a plan looks like in Kubernetes |
 //! | `plan` | the order of the decisions |
 //! | `status` | what is said of all this |
 
 pub mod drain;
+pub mod edge;
 mod facts;
 mod ground;
 mod identity;
@@ -46,11 +48,11 @@ pub use facts::{Observed, ScalingSeen};
 pub use ground::{moment::Moment, pods, quantity, selector::Selector, words};
 pub use identity::{Defaults, OperatorPods};
 pub use names::Names;
-pub use objects::{Applied, Desired, Objects, Parts, PodMonitor, build, drain_job, pod_monitor};
+pub use objects::{Applied, Desired, EdgeParts, Objects, Parts, PodMonitor, build, drain_job, pod_monitor};
 pub use observed::{
-    ClaimSeen, DrainJobSeen, DrainJobState, Emptied, FailedSeen, GatewaySeen, GoingSeen, HolderSeen,
-    KeptVersion, KeptVersions, MemorySeen, Partitions, PodSeen, ProvedSeen, ReconcileFailure, SaidBy,
-    SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, Secrets, ServersSeen, SourceFailure,
+    ClaimSeen, DrainJobSeen, DrainJobState, EdgeSeen, Emptied, FailedSeen, GatewaySeen, GoingSeen,
+    HolderSeen, KeptVersion, KeptVersions, MemorySeen, Partitions, PodSeen, ProvedSeen, ReconcileFailure,
+    SaidBy, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, Secrets, ServersSeen, SourceFailure,
     StorageClassSeen, TemplateSeen, TopicSeen, VolumesSeen, Wait, WorkloadSeen, scaled_by_others,
 };
 pub use pipeline::{

@@ -72,6 +72,14 @@ pub const SCHEMA: &str = "schema";
 /// Value of [`COMPONENT`] on Jobs that drain volumes.
 pub const DRAIN: &str = "drain";
 
+/// Value of [`COMPONENT`] on what serves the edge.
+pub const EDGE: &str = "edge";
+/// Value of [`NAME`] on what serves the edge. It is another one than that of gateways, so that nothing that selects gateways, or all of a
+/// pipeline that reads, selects pods of the edge.
+pub const EDGE_PROGRAM: &str = "sluice-edge";
+
+/// The edge's container.
+pub const EDGE_CONTAINER: &str = "edge";
 /// The gateway's container.
 pub const GATEWAY_CONTAINER: &str = "gateway";
 /// The schema Job's container.
@@ -87,6 +95,14 @@ pub const ADMIN_PORT: i32 = 9090;
 /// The port at which a gateway takes `/drain` and `/resume` from other pods: one above [`ADMIN_PORT`], as the contract says. The pod
 /// template does not name it: it would only inform people, and adding it would replace all pods.
 pub const CONTROL_PORT: i32 = 9091;
+/// The port at which pods of the edge accept OTLP/gRPC.
+pub const OTLP_GRPC_PORT: i32 = 4317;
+/// Its name in the pod and in the Service.
+pub const OTLP_GRPC: &str = "otlp-grpc";
+/// The port at which pods of the edge accept OTLP/HTTP.
+pub const OTLP_HTTP_PORT: i32 = 4318;
+/// Its name in the pod and in the Service.
+pub const OTLP_HTTP: &str = "otlp-http";
 /// Label that Kubernetes puts on each namespace: its name.
 pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
@@ -94,6 +110,8 @@ pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 pub const CONFIG_FOLDER: &str = "/etc/sluice";
 /// The config's file name, and its key in the ConfigMap.
 pub const CONFIG_FILE: &str = "gateway.yaml";
+/// The file name of the edge's config.
+pub const EDGE_CONFIG_FILE: &str = "edge.yaml";
 /// Below it lies a folder for each use of a Secret.
 const SECRETS_FOLDER: &str = "/etc/sluice-secrets";
 /// Folder of the tokens of the pods' ServiceAccount, one folder for each use.
@@ -139,6 +157,21 @@ impl Names {
         format!("{}-gateway", self.pipeline)
     }
 
+    /// Deployment, Service, ServiceAccount, PodDisruptionBudget, NetworkPolicy and `HorizontalPodAutoscaler` of the edge.
+    pub fn edge(&self) -> String {
+        format!("{}-edge", self.pipeline)
+    }
+
+    /// The edge's ConfigMap, by the hash of its content.
+    pub fn edge_config_map(&self, hash: &str) -> String {
+        format!("{}-edge-config-{hash}", self.pipeline)
+    }
+
+    /// What the objects of a component are called that have no other name.
+    pub(crate) fn of_component(&self, component: &str) -> String {
+        if component == EDGE { self.edge() } else { self.gateway() }
+    }
+
     /// The gateways' ConfigMap, by the hash of its content.
     pub fn config_map(&self, hash: &str) -> String {
         format!("{}-config-{hash}", self.pipeline)
@@ -176,10 +209,13 @@ impl Names {
     pub fn selector(&self, component: &str) -> BTreeMap<String, String> {
         let mut labels = self.selector_of_all();
         labels.insert(COMPONENT.into(), component.into());
+        if component == EDGE {
+            labels.insert(NAME.into(), EDGE_PROGRAM.into());
+        }
         labels
     }
 
-    /// Labels that select everything of the pipeline.
+    /// Labels that select gateways and Jobs of the pipeline, and not its edge.
     pub fn selector_of_all(&self) -> BTreeMap<String, String> {
         [(NAME.into(), PROGRAM.into()), (INSTANCE.into(), self.pipeline.clone())].into()
     }
@@ -234,6 +270,11 @@ pub(crate) fn secret_volume(of: SecretUse) -> &'static str {
         SecretUse::ClickHouseCertificate => "clickhouse-certificate",
         SecretUse::ClickHouseUser => "clickhouse-user",
         SecretUse::ClickHouseToken => "clickhouse-token",
+        // Names of volumes that begin with sluice- are the operator's: `podTemplate` refuses them.
+        SecretUse::EdgeCertificate => "sluice-edge-certificate",
+        SecretUse::EdgeClientAuthorities => "sluice-edge-client-ca",
+        SecretUse::EdgeBearerTokens => "sluice-edge-tokens",
+        SecretUse::EdgeBasicUsers => "sluice-edge-users",
     }
 }
 
@@ -268,6 +309,8 @@ mod tests {
         assert!(names.schema(&hash).len() <= 63);
         assert!(names.config_map(&hash).len() <= 63);
         assert!(names.drain(u32::MAX).len() <= 63);
+        // A Service's name is a label of DNS. A pod of the edge has the hash of its ReplicaSet and five characters more.
+        assert!(names.edge().len() + 1 + 10 + 1 + 5 <= 253 && names.edge().len() <= 63);
         // The StatefulSet controller puts its name, a dash and up to ten digits on its pods as a label.
         assert!(names.gateway().len() + 1 + 10 <= 63);
     }

@@ -6,6 +6,7 @@
 mod config_map;
 mod disruption_budget;
 mod drain_job;
+mod edge;
 mod network_policy;
 mod pod;
 mod pod_monitor;
@@ -16,12 +17,13 @@ mod service_account;
 mod workload;
 
 pub use drain_job::drain_job;
+pub use edge::{EdgeParts, edge};
 pub use pod_monitor::{PodMonitor, pod_monitor};
 
 use crate::{
     ground::hash,
     identity::{Identity, secrets},
-    names::{CONFIG_HASH, SCHEMA, SECRETS_VERSION},
+    names::{CONFIG_FILE, CONFIG_HASH, GATEWAY, SCHEMA, SECRETS_VERSION},
     observed::proved_template::ProvedTemplate,
     planned::Plan,
     rollout,
@@ -80,6 +82,9 @@ pub struct Parts {
     /// The gateways, without `replicas`; `None` until the schema is as it must be, and while the StatefulSet is made anew for larger
     /// volumes. What runs then keeps running.
     pub workload: Option<StatefulSet>,
+    /// The edge, which is applied beside the others, and also while the pipeline is suspended; `None` without one, or while a Secret of its
+    /// clients is missing.
+    pub edge: Option<EdgeParts>,
 }
 
 impl Parts {
@@ -95,7 +100,8 @@ impl Parts {
             self.schema_job.as_ref().map(document),
             self.workload.as_ref().map(document),
         ];
-        parts.into_iter().flatten().collect()
+        let of_edge = self.edge.iter().flat_map(EdgeParts::documents);
+        parts.into_iter().flatten().chain(of_edge).collect()
     }
 }
 
@@ -139,18 +145,19 @@ pub fn build(plan: &Plan) -> Objects<Desired> {
     let (schema_config_map, schema_job) = schema.unzip();
     Objects {
         parts: Parts {
-            service_account: service_account::service_account(&plan.identity, &plan.pull_secrets),
+            service_account: service_account::service_account(&plan.identity, GATEWAY, &plan.pull_secrets),
             config_map: gateway_config_map(plan),
             service: service::service(&plan.identity),
             network_policy: plan.network.as_ref().map(|peers| {
                 network_policy::network_policy(&plan.identity, plan.operator_pods.as_ref(), peers)
             }),
-            disruption_budget: plan
-                .evicted_max
-                .map(|most| disruption_budget::disruption_budget(&plan.identity, most, plan.stay_unready)),
+            disruption_budget: plan.evicted_max.map(|most| {
+                disruption_budget::disruption_budget(&plan.identity, GATEWAY, most, plan.stay_unready)
+            }),
             schema_config_map,
             schema_job: schema_job.filter(|_| plan.schema_step.has_job()),
             workload: plan.lets_workload_change().then(|| workload::workload(plan)),
+            edge: plan.edge.ready().map(edge),
         },
         state: PhantomData,
     }
@@ -199,14 +206,14 @@ fn schema_objects(schema: &SchemaPlan) -> (ConfigMap, Job) {
     let name = schema.name();
     let metadata = || schema.identity.metadata(&name, SCHEMA);
     (
-        config_map::config_map(metadata(), config_map::yaml(&schema.config)),
+        config_map::config_map(metadata(), CONFIG_FILE, config_map::yaml(&schema.config)),
         schema_job::schema_job(metadata(), schema),
     )
 }
 
 fn gateway_config_map(plan: &Plan) -> ConfigMap {
     let name = plan.names().config_map(&plan.config_hash());
-    config_map::config_map(plan.identity.metadata(&name, crate::names::GATEWAY), plan.config_yaml())
+    config_map::config_map(plan.identity.metadata(&name, GATEWAY), CONFIG_FILE, plan.config_yaml())
 }
 
 impl Identity {

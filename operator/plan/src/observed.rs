@@ -3,6 +3,7 @@
 //! The operator reads objects and asks Kafka; here those answers are turned into the few facts that a decision needs.
 
 mod apply_failure;
+mod edge;
 pub(crate) mod field_managers;
 mod gateway;
 mod holder;
@@ -24,6 +25,7 @@ mod volumes;
 mod workload;
 
 pub use apply_failure::ReconcileFailure;
+pub use edge::EdgeSeen;
 pub use field_managers::scaled_by_others;
 pub use gateway::GatewaySeen;
 pub use holder::{Emptied, HolderSeen};

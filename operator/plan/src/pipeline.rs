@@ -2,6 +2,7 @@
 
 pub mod connections;
 pub mod drain_terms;
+pub mod edge_config;
 pub mod gateway_config;
 pub mod group_owner;
 mod intent;

@@ -9,6 +9,7 @@ pub use schema_job::schema_job_name;
 
 use crate::{
     drain::lifecycle,
+    edge::EdgePlan,
     facts::Observed,
     identity::{
         Defaults, Identity,
@@ -24,7 +25,7 @@ use crate::{
     volumes::Volume,
 };
 use kept_revision::as_it_runs;
-use sluice_crds::{DrainState, ScalingMode, TracePipeline, status::reason};
+use sluice_crds::{DrainState, ScalingMode, Side, TracePipeline, status::reason};
 use sluice_gateway_config::Violations;
 use topics::{partitions_known, sum, topics};
 
@@ -45,8 +46,8 @@ pub fn plan(
 /// The same of a spec that names brokers and servers.
 fn decide(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) -> Result<Planned, Violations> {
     // What does not depend on facts is checked first, so that a wrong spec is never said to be waiting.
-    let of_source = mounted(&pipeline.spec, &observed.secrets, true);
-    let of_sink = mounted(&pipeline.spec, &observed.secrets, false);
+    let of_source = mounted(&pipeline.spec, &observed.secrets, Side::Source);
+    let of_sink = mounted(&pipeline.spec, &observed.secrets, Side::Sink);
     let secrets = [&of_source, &of_sink].into_iter().flatten().flatten().cloned().collect();
     let image = Image::of(pipeline, observed.workload.as_ref(), defaults);
     let identity = Identity::of(pipeline, secrets, &image).and_then(|identity| in_group(pipeline, identity));
@@ -55,7 +56,9 @@ fn decide(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) ->
     let topics = topics(pipeline, &observed.partitions);
     let known = topics.as_deref().unwrap_or_default();
     let wanted = wanted(pipeline, observed);
-    let (replicas, config) = sized.divide(&identity.names, sum(known), wanted)?;
+    let of_operator = (defaults.operator_pods.as_ref(), &*defaults.gateway_image_pull_secrets);
+    let edge = EdgePlan::of(pipeline, &identity, observed, of_operator);
+    let (edge, (replicas, config)) = both(edge, sized.divide(&identity.names, sum(known), wanted))?;
     let schema = SchemaPlan::of(pipeline, &identity, partitions_known(pipeline, &observed.partitions))?;
     if let Some(waiting) = refused(pipeline, observed) {
         return Ok(Planned::Waiting(waiting));
@@ -89,6 +92,7 @@ fn decide(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) ->
                 pod_monitoring: sized.pod_monitoring.clone(),
                 evicted_max: Some(budget.max_unavailable).filter(|_| budget.enabled),
                 stay_unready: observed.workload.as_ref().map_or(0, |seen| seen.stay_unready),
+                edge,
             };
             let names = plan.identity.names.clone();
             let plan = as_it_runs(plan, pipeline, observed, |active| sized.config(&names, active));

@@ -1,6 +1,7 @@
 //! What was decided for a pipeline: a plan, or what must come first.
 
 use crate::{
+    edge::EdgePlan,
     ground::hash,
     identity::{Identity, OperatorPods, image::Image},
     names::Names,
@@ -66,6 +67,7 @@ pub struct Plan {
     pub(crate) evicted_max: Option<u32>,
     /// Gateways that stay unready, and take no place among those.
     pub(crate) stay_unready: u32,
+    pub(crate) edge: EdgePlan,
 }
 
 impl Plan {
@@ -78,6 +80,11 @@ impl Plan {
     /// writes it.
     pub fn replicas(&self) -> u32 {
         self.replicas
+    }
+
+    /// The edge.
+    pub fn edge(&self) -> &EdgePlan {
+        &self.edge
     }
 
     /// Partitions of all topics.

@@ -12,7 +12,7 @@ use crate::{
         resources,
     },
 };
-use sluice_crds::{SchemaManagement, TracePipeline, status::reason};
+use sluice_crds::{SchemaManagement, Side, TracePipeline, status::reason};
 use sluice_gateway_config::{
     Attributes, ByteSize, CheckedConfig, Delivery, Format, GroupProtocol, InitialOffset, Insert, Kafka, Log,
     Queue, Shutdown, Violations, budget::RECORD_BATCH_BYTES_DEFAULT,
@@ -160,7 +160,7 @@ impl SchemaPlan {
             return Ok(None);
         }
         let mut identity = identity.clone();
-        identity.secrets.retain(|secret| !secret.of.is_of_source());
+        identity.secrets.retain(|secret| secret.of.side() == Side::Sink);
         identity.tokens.retain(|token| !matches!(token.of, TokenUse::Kafka | TokenUse::KafkaAssertion));
         let limit = pipeline.spec.gateway.resources.cpu_limit();
         let cpu_limit = resources::of_job(limit.as_ref().map(|limit| limit.text.as_str()));

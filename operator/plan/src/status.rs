@@ -6,6 +6,7 @@
 mod apply_failure;
 mod coarse;
 pub(crate) mod derived;
+mod edge;
 mod loss;
 mod messages;
 mod one_time_events;
@@ -33,7 +34,7 @@ use crate::{
     size::resize,
     volumes::zone_loss,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use progress::Progress;
 use sluice_crds::{
     DrainOutcome, Lag, MemoryResize, QueueMode, QueueStatus, RolloutState, ScalingStatus, SuspensionStatus,
@@ -70,6 +71,7 @@ pub fn status(
             Some(said) => said.clone(),
             None => verdict.condition(kind, pipeline.metadata.generation, &before.conditions, now),
         })
+        .chain(of_edge(pipeline, observed, outcome, &before.conditions, now))
         .collect();
     let loss = loss::loss(before.loss.as_ref(), &observed.messages_lost, now);
     let is_empty = plan.is_some_and(|plan| plan.volume.as_ref().is_some_and(|volume| volume.is_empty));
@@ -93,6 +95,7 @@ pub fn status(
         scaling,
         memory_resizes,
         suspension: suspension(pipeline, observed),
+        edge: edge::counts(observed),
         rollout: observed.rollout.clone().or(before.rollout.clone()),
         ..counted(before, observed)
     };
@@ -105,6 +108,18 @@ pub fn status(
         Intent::Run | Intent::LeaveAlone | Intent::Remove => after,
     };
     after.counted()
+}
+
+/// The condition of the edge, which only a pipeline that has one has.
+fn of_edge(
+    pipeline: &TracePipeline,
+    observed: &Observed,
+    outcome: Result<&Planned, &Violations>,
+    before: &[Condition],
+    now: &Time,
+) -> Option<Condition> {
+    let verdict = edge::verdict(pipeline, observed, outcome)?;
+    Some(verdict.condition(condition::EDGE_READY, pipeline.metadata.generation, before, now))
 }
 
 /// What is remembered of a suspension, with what Kafka says of the group meanwhile.

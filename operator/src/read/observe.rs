@@ -25,7 +25,7 @@ use k8s_openapi::{
 use kube::{Api, ResourceExt};
 use sluice_crds::{InitialOffset, QueueMode, SchemaManagement, TracePipeline};
 use sluice_plan::{
-    KeptVersions, Names, Observed, Partitions, ScalingSeen, SchemaSeen, Secrets, ServersSeen,
+    EdgeSeen, KeptVersions, Names, Observed, Partitions, ScalingSeen, SchemaSeen, Secrets, ServersSeen,
     StorageClassSeen, TopicSeen, Unresolved, WorkloadSeen, asks_first, group_of, group_owner, names,
     objects::{configs_of_pods, live_config_of},
     schema_job_name,
@@ -61,7 +61,7 @@ pub fn gateways(pipeline: &TracePipeline, world: &World) -> Facts {
     let workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let gateways = pods.iter().filter_map(Gateway::of).collect();
     let volumes = volumes::seen(pipeline, &names, &pods, stateful_set.as_deref(), world);
-    let observed = Observed { workload, volumes, ..Observed::default() };
+    let observed = Observed { workload, volumes, edge: edge(&names, &world.cache), ..Observed::default() };
     Facts { observed, stateful_set, pods, gateways, ..Facts::default() }
 }
 
@@ -115,6 +115,7 @@ pub async fn observe(
         schema_job: job,
         partitions,
         workload,
+        edge: edge(&names, &world.cache),
         lag: lag_messages
             .map(|messages| sluice_crds::Lag { messages: i64::try_from(messages).unwrap_or(i64::MAX) }),
         has_committed: kafka.as_ref().is_some_and(Sample::has_committed),
@@ -230,6 +231,14 @@ async fn storage_class(
         }
         Err(error) => Err(Error::request(format!("cannot look for the storage class {name}"), error)),
     }
+}
+
+/// The edge and its pods.
+fn edge(names: &Names, cache: &Cache) -> Option<EdgeSeen> {
+    let is_of_edge = |pod: &Pod| pod.labels().get(names::COMPONENT).is_some_and(|part| part == names::EDGE);
+    let pods = pods(cache, names.namespace(), names.pipeline(), is_of_edge);
+    let workload = find(&cache.deployments, names.namespace(), &names.edge());
+    EdgeSeen::of(workload.as_deref(), &pods)
 }
 
 fn gateway_pods(names: &Names, cache: &Cache) -> Vec<Pod> {

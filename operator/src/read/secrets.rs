@@ -20,7 +20,7 @@ use crate::world::{
 };
 use k8s_openapi::{ByteString, api::core::v1::Secret, jiff::Timestamp};
 use kube::{Api, Client, ResourceExt};
-use sluice_crds::{SecretUse, TracePipelineSpec, UsedKey};
+use sluice_crds::{SecretUse, Side, TracePipelineSpec, UsedKey};
 use sluice_plan::{KeptVersions, SecretSeen, Secrets, Unresolved, names::GATEWAY_CONTAINER};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -141,7 +141,12 @@ impl KnownSecrets {
             now.read.insert(name.to_owned(), read);
         }
         let is_unresolved = |of: SecretUse| {
-            if of.is_of_source() { unresolved.source.is_some() } else { unresolved.sink.is_some() }
+            match of.side() {
+                Side::Source => unresolved.source.is_some(),
+                Side::Sink => unresolved.sink.is_some(),
+                // Its Secrets are in the spec.
+                Side::Edge => false,
+            }
         };
         now.contents.extend(before.contents.into_iter().filter(|((of, _), _)| is_unresolved(*of)));
         let newest = newest_start(cache, key);
@@ -184,7 +189,7 @@ impl KnownSecrets {
             };
             contents.insert(name, content);
         }
-        let asked_with = uses.iter().filter(|(of, _)| of.is_of_source());
+        let asked_with = uses.iter().filter(|(of, _)| of.side() == Side::Source);
         let asked_with: BTreeSet<&str> =
             asked_with.flat_map(|(_, keys)| keys).map(|key| key.key.as_str()).collect();
         for (key, value) in secret.data.iter_mut().flatten() {
@@ -209,7 +214,7 @@ impl OfPipeline {
             let found = SecretSeen::of(&named.keys, secret.map(|secret| &**secret));
             let content = self.contents.get(&(of, named.name.to_owned()));
             seen.insert(of, content.map_or(found.clone(), |content| found.since(&content.version)));
-            if of.is_of_source() {
+            if of.side() == Side::Source {
                 of_kafka.extend(secret.map(|secret| (of, Arc::clone(secret))));
             }
         }

@@ -4,8 +4,10 @@
 //! decision from an old copy at worst repeats a write without effect.
 
 use super::connections::{Connection, resolve, uses_secret};
+use futures::FutureExt as _;
 use k8s_openapi::api::{
-    apps::v1::StatefulSet,
+    apps::v1::{Deployment, StatefulSet},
+    autoscaling::v2::HorizontalPodAutoscaler,
     batch::v1::Job,
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount},
     networking::v1::NetworkPolicy,
@@ -35,16 +37,20 @@ pub struct Cache {
     pub connections: Store<Connection>,
     /// Workloads of gateways.
     pub stateful_sets: Store<StatefulSet>,
-    /// Configs of gateways and schema Jobs.
+    /// Workloads of edges. They may never be listed: roles of an older installation lack the right.
+    pub deployments: Store<Deployment>,
+    /// Autoscalers of edges. They may never be listed, as the Deployments.
+    pub autoscalers: Store<HorizontalPodAutoscaler>,
+    /// Configs of gateways, edges and schema Jobs.
     pub config_maps: Store<ConfigMap>,
-    /// Headless Services.
+    /// Headless Services of gateways, and those that clients of edges send to.
     pub services: Store<Service>,
     pub service_accounts: Store<ServiceAccount>,
     pub disruption_budgets: Store<PodDisruptionBudget>,
     pub network_policies: Store<NetworkPolicy>,
     /// Schema Jobs, and Jobs that drain volumes.
     pub jobs: Store<Job>,
-    /// Pods of gateways and of Jobs.
+    /// Pods of gateways, edges and Jobs.
     pub pods: Store<Pod>,
     /// Claims of gateways.
     pub claims: Store<PersistentVolumeClaim>,
@@ -135,7 +141,8 @@ impl AllPipelines {
 }
 
 impl Cache {
-    /// Waits until every watch has listed but that of connections, which may have nothing to list: pipelines without a reference need none.
+    /// Waits until every watch has listed but those of connections and of edges, which may have nothing to list: pipelines without a reference
+    /// and without an edge need none.
     pub async fn ready(&self) -> Result<(), WriterDropped> {
         self.pipelines.wait_until_ready().await?;
         self.stateful_sets.wait_until_ready().await?;
@@ -150,7 +157,14 @@ impl Cache {
         self.secrets.wait_until_ready().await
     }
 
-    /// Pods of one pipeline, gateways and Jobs alike.
+    /// Whether the API server has listed the kinds that only an edge has. Roles of an older installation do not let the operator do that.
+    pub fn has_listed_edges(&self) -> bool {
+        let deployments = self.deployments.wait_until_ready().now_or_never();
+        let autoscalers = self.autoscalers.wait_until_ready().now_or_never();
+        matches!((deployments, autoscalers), (Some(Ok(())), Some(Ok(()))))
+    }
+
+    /// Pods of one pipeline, those of gateways, edge and Jobs alike.
     pub fn pods_of(&self, namespace: &str, pipeline: &str) -> Vec<Arc<Pod>> {
         of_pipeline(&self.pods, namespace, pipeline)
     }

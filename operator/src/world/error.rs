@@ -22,6 +22,12 @@ pub enum Error {
         "there is a {kind} {name} that does not belong to this pipeline: delete it, or give the pipeline another name"
     )]
     Foreign { kind: &'static str, name: String },
+    /// The operator cannot list the kinds of objects that only an edge has.
+    #[error(
+        "the operator cannot list Deployments and HorizontalPodAutoscalers, which spec.edge needs: grant the rights of operator/SECURITY.md, or \
+         remove edge"
+    )]
+    EdgeNotListed,
     /// Another field manager sets the number of gateways.
     #[error("{words}")]
     ReplicaConflict { words: String, source: Option<ApiError> },
@@ -44,6 +50,7 @@ impl Error {
         match self {
             Self::Request { source, .. } | Self::Status { source } => source.class(),
             Self::Foreign { .. } => ErrorClass::Foreign,
+            Self::EdgeNotListed => ErrorClass::Forbidden,
             Self::ReplicaConflict { .. } => ErrorClass::Conflict,
             Self::Timeout { .. } => ErrorClass::Timeout,
             Self::Panicked(_) => ErrorClass::Panicked,

@@ -96,6 +96,8 @@ pub async fn apply(
             }
             None => None,
         },
+        // The edge is applied beside these objects (`edge.rs`).
+        edge: None,
     };
     Ok(Objects::confirm(parts))
 }
@@ -188,7 +190,8 @@ pub async fn apply_over<K: Appliable>(
     Writer::of(pipeline, world).apply_over(live, desired).await
 }
 
-struct Writer<'a> {
+/// Writes objects of one pipeline.
+pub(super) struct Writer<'a> {
     world: &'a World,
     pipeline: String,
     owner_uid: String,
@@ -197,7 +200,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn of(pipeline: &TracePipeline, world: &'a World) -> Self {
+    pub(super) fn of(pipeline: &TracePipeline, world: &'a World) -> Self {
         Self {
             world,
             pipeline: pipeline.name_any(),
@@ -207,11 +210,11 @@ impl<'a> Writer<'a> {
     }
 
     /// Whether an object belongs to the pipeline, or is an orphan of a pipeline with the same name.
-    fn may_change<K: Resource>(&self, object: &K) -> bool {
+    pub(super) fn may_change<K: Resource>(&self, object: &K) -> bool {
         is_of(object, &self.pipeline, &self.owner_uid)
     }
 
-    async fn apply_some<K: Appliable>(
+    pub(super) async fn apply_some<K: Appliable>(
         &self,
         live: &Store<K>,
         desired: Option<K>,
@@ -222,7 +225,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    async fn apply<K: Appliable>(&self, live: &Store<K>, desired: K) -> Result<K, Error> {
+    pub(super) async fn apply<K: Appliable>(&self, live: &Store<K>, desired: K) -> Result<K, Error> {
         let (name, namespace) = (desired.name_any(), desired.namespace().unwrap_or_default());
         let live = find(live, &namespace, &name);
         if live.is_none() {
@@ -233,7 +236,11 @@ impl<'a> Writer<'a> {
         Box::pin(self.apply_over(live.as_deref(), desired)).await
     }
 
-    async fn apply_over<K: Appliable>(&self, live: Option<&K>, mut desired: K) -> Result<K, Error> {
+    pub(super) async fn apply_over<K: Appliable>(
+        &self,
+        live: Option<&K>,
+        mut desired: K,
+    ) -> Result<K, Error> {
         let (kind, name) = (<K as k8s_openapi::Resource>::KIND, desired.name_any());
         let namespace = desired.namespace().unwrap_or_default();
         // Which version it is made from is none of what is wanted: with each of them it would be another object.

@@ -3,7 +3,8 @@
 //! - Configs and schema Jobs are named by their content, so that each change leaves one behind.
 //! - A NetworkPolicy or PodDisruptionBudget may be switched off, also one that an orphaned pipeline of the same name left behind.
 //!
-//! All other objects keep their name and are changed in place. Kubernetes deletes them with the pipeline, by their owner references.
+//! All other objects keep their name and are changed in place. Kubernetes deletes them with the pipeline, by their owner references. Objects of
+//! the edge are left out: see `edge.rs`.
 
 use crate::{
     read::observe::Facts,
@@ -12,7 +13,7 @@ use crate::{
         cache::{Cache, is_of, owned},
         error::Error,
     },
-    write::apply::Appliable,
+    write::{apply::Appliable, edge::is_of_edge},
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
 use kube::{
@@ -69,6 +70,7 @@ fn switched_off<K: Appliable>(live: &Store<K>, pipeline: &TracePipeline) -> Vec<
     live.state_filter(|object| {
         object.namespace() == pipeline.namespace()
             && object.meta().deletion_timestamp.is_none()
+            && !is_of_edge(object)
             && is_of(object, &name, &uid)
     })
 }
@@ -108,7 +110,7 @@ fn surplus_configs(
         .collect();
     let is_used =
         |config: &ConfigMap| current.contains(&config.name_any()) || mounted.contains(&config.name_any());
-    let unused = configs.iter().filter(|config| !is_used(config)).cloned();
+    let unused = configs.iter().filter(|config| !is_used(config) && !is_of_edge(&***config)).cloned();
     let (mut of_gateways, of_jobs): (Vec<_>, Vec<_>) = unused
         .partition(|config| config.labels().get(names::COMPONENT).is_some_and(|part| part == names::GATEWAY));
     of_gateways

@@ -367,7 +367,7 @@ impl State {
             managers.push(json!({"manager": field_manager, "operation": "Apply"}));
         }
         *managed = managers.into();
-        if is_apply && what.starts_with("statefulsets/") {
+        if is_apply && ["statefulsets/", "deployments/"].iter().any(|kind| what.starts_with(kind)) {
             replicas::note(&mut object, &before, (field_manager, !replicas.is_null()));
         }
         self.store(what, object)

@@ -234,6 +234,8 @@ fn cache(server: &ApiServer) -> Cache {
         pipelines: store(server, "tracepipelines"),
         connections: store(server, "traceconnections"),
         stateful_sets: store(server, "statefulsets"),
+        deployments: store(server, "deployments"),
+        autoscalers: store(server, "horizontalpodautoscalers"),
         config_maps: store(server, "configmaps"),
         services: store(server, "services"),
         service_accounts: store(server, "serviceaccounts"),

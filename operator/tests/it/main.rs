@@ -13,6 +13,7 @@ mod complaints;
 mod connections;
 mod deletion;
 mod divided;
+mod edge;
 mod failures;
 mod gateway_report;
 mod kept;

@@ -8,7 +8,7 @@ use crate::{
     apply_failure,
     asked::{self, Right},
     bench::Bench,
-    connections, life, quiet, replaced, resize, schema, volumes, watches,
+    connections, edge, life, quiet, replaced, resize, schema, volumes, watches,
 };
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
@@ -19,7 +19,7 @@ use sluice_operator::run::lease::{Lease, LeaseName};
 use std::collections::BTreeSet;
 
 /// Together they do all that the operator does; each of them is a test by itself.
-const SCENES: [fn(); 15] = [
+const SCENES: [fn(); 17] = [
     watches::each_watch_sees_what_the_table_says_and_no_more,
     a_lease_is_made_held_and_given_back,
     what_happens_twice_is_one_event_and_other_words_are_another,
@@ -34,16 +34,14 @@ const SCENES: [fn(); 15] = [
     quiet::another_spec_rolls_the_gateways_and_leaves_few_configs_behind,
     quiet::a_secret_is_read_again_once_it_has_changed,
     connections::a_connection_says_how_many_pipelines_reference_it,
+    edge::an_edge_is_made_told_of_and_taken_away_and_gateways_do_not_notice,
+    edge::an_edge_that_is_left_behind_goes_on_and_is_taken_over,
     apply_failure::pods_that_kubernetes_does_not_make_are_told_in_its_words,
 ];
 
 /// Asked by Kubernetes on clusters with the admission plugin `OwnerReferencesPermissionEnforcement`: of whoever makes an object whose owner is
 /// not to go before it, and of whoever changes the owners of an object. They are no requests of their own.
-const NEVER_A_REQUEST: [(&str, &str, &str); 3] = [
-    ("sluice.dev", "tracepipelines/finalizers", "update"),
-    ("", "services", "delete"),
-    ("", "serviceaccounts", "delete"),
-];
+const NEVER_A_REQUEST: [(&str, &str, &str); 1] = [("sluice.dev", "tracepipelines/finalizers", "update")];
 
 #[test]
 fn every_right_is_used_and_nothing_is_asked_for_without_one() {

@@ -64,6 +64,8 @@ pub async fn each_watch_sees_what_the_table_says_and_no_more() {
         .start();
         cache.ready().await.unwrap();
         cache.connections.wait_until_ready().await.unwrap();
+        cache.deployments.wait_until_ready().await.unwrap();
+        cache.autoscalers.wait_until_ready().await.unwrap();
         let watches = tasks.len();
         let mut asked = Vec::new();
         // Each lists first, and watches from there.

@@ -9,7 +9,7 @@ use e2e_stack::{definitions, paths};
 use kube::api::Api;
 use serde_json::{Value, json};
 use sluice_crds::status::{condition as kind, reason};
-use sluice_crds::{TraceConnection, TracePipeline, TracePipelineSpec, TracePipelineStatus};
+use sluice_crds::{Side, TraceConnection, TracePipeline, TracePipelineSpec, TracePipelineStatus};
 
 use crate::environment::{Environment, READY};
 use crate::install::definition::samples;
@@ -104,11 +104,11 @@ async fn apply_connected(namespace: &Namespace) -> Result<()> {
 
 /// What a sample without any of its Secrets should say and does not.
 fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String> {
-    let secrets_of = |is_of_source: bool| {
-        let secrets = spec.secrets().into_iter().filter(move |named| named.of.is_of_source() == is_of_source);
+    let secrets_of = |side: Side| {
+        let secrets = spec.secrets().into_iter().filter(move |named| named.of.side() == side);
         secrets.map(|named| named.name).collect::<Vec<_>>()
     };
-    let (of_source, of_sink) = (secrets_of(true), secrets_of(false));
+    let (of_source, of_sink) = (secrets_of(Side::Source), secrets_of(Side::Sink));
     let mut untold = Vec::new();
     // Where a sample names no Secret of Kafka, what it lacks there is the broker or the topic.
     let mut check = |kind: &str, reason: Option<&str>, names: &[&str]| {

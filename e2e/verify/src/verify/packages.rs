@@ -10,12 +10,13 @@ use e2e_stack::cargo::cargo;
 use e2e_stack::process::output;
 
 /// Packages that must build alone: without features of dependencies that another package enables.
-pub const PURE: [&str; 9] = [
+pub const PURE: [&str; 10] = [
     "sluice-crds",
     "sluice-gateway-config",
     "sluice-plan",
     "sluice-otlp",
     "sluice-otlp-json",
+    "sluice-otlp-server",
     "sluice-ranges",
     "sluice-clickhouse",
     "sluice-login",
@@ -29,7 +30,7 @@ struct Rule {
 }
 
 /// The levels of README.md, "Code map".
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 21] = [
     Rule {
         package: "sluice-crds",
         without: &["kube-client", "tokio", "sluice-gateway-config", "sluice-plan"],
@@ -39,6 +40,10 @@ const RULES: [Rule; 20] = [
     Rule {
         package: "sluice-otlp-json",
         without: &["sluice-clickhouse", "sluice-gateway-config", "rdkafka", "tokio", "hyper", "prost"],
+    },
+    Rule {
+        package: "sluice-otlp-server",
+        without: &["sluice-otlp", "sluice-clickhouse", "sluice-gateway-config", "rdkafka", "prost"],
     },
     Rule { package: "sluice-clickhouse", without: &["sluice-otlp", "rdkafka", "kube-core"] },
     Rule { package: "sluice-ranges", without: &["rdkafka", "tokio", "hyper", "sluice-kafka"] },

@@ -12,6 +12,7 @@ mod damage;
 mod decoded;
 mod extracted;
 mod messages;
+mod parted;
 mod rng;
 mod wire_tree;
 
@@ -86,6 +87,29 @@ proptest! {
             extracts_alike(&rearranged)?;
             extracts_alike(&damage::damaged(&rearranged, &mut rng))?;
         }
+    }
+
+    #[test]
+    fn a_request_is_split_into_its_spans_and_nothing_else(message in messages::traces_data(), seed: u64) {
+        let written = message.encode_to_vec();
+        let mut rng = Rng::new(seed);
+        parted::parts_join_to_the_whole(&written, &mut rng)?;
+        // Few traces, so that they have several spans.
+        let traces = [[1; 16], [2; 16], [3; 16]].map(|id: [u8; 16]| id.to_vec());
+        let mut few = message;
+        let scopes = few.resource_spans.iter_mut().flat_map(|resource| &mut resource.scope_spans);
+        scopes.flat_map(|scope| &mut scope.spans).for_each(|span| span.trace_id.clone_from(&traces[rng.below(3)]));
+        let tree = Tree::parse(&few.encode_to_vec());
+        for _ in 0..CHANGES {
+            let rearranged = tree.rearranged(&mut rng).encode(&mut rng);
+            parted::parts_join_to_the_whole(&rearranged, &mut rng)?;
+            parted::parts_join_to_the_whole(&damage::damaged(&rearranged, &mut rng), &mut rng)?;
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_split_or_malformed(bytes in prop::collection::vec(any::<u8>(), 0..64), seed: u64) {
+        parted::parts_join_to_the_whole(&bytes, &mut Rng::new(seed))?;
     }
 
     #[test]

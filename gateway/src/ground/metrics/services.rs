@@ -26,7 +26,7 @@ pub(super) fn services(make: &Maker) -> Arc<Services> {
         ("service_spans_total", "Spans of the services with the most bytes; all others are one."),
         ("service_row_bytes_total", "Bytes of the rows of these services, before compression."),
     ]
-    .map(|(name, help)| of_service(Maker::opts(name, help)));
+    .map(|(name, help)| of_service(make.opts(name, help)));
     let descriptions = series.iter().flat_map(Collector::desc).cloned().collect();
     let collector =
         ServiceCollector { services: services.clone(), series: Arc::new(Mutex::new(series)), descriptions };

@@ -2,6 +2,7 @@
 
 use super::maker::Maker;
 use prometheus::{Gauge, IntCounter};
+use std::time::Duration;
 
 /// Tokens for Kafka.
 #[derive(Debug, Clone)]
@@ -15,7 +16,7 @@ pub struct TokenMetrics {
 }
 
 impl TokenMetrics {
-    pub(super) fn new(make: &Maker) -> Self {
+    pub(crate) fn new(make: &Maker) -> Self {
         let counts = make.counters(
             "kafka_tokens_total",
             "Tries to get a token for Kafka (SASL OAUTHBEARER), by result.",
@@ -29,5 +30,13 @@ impl TokenMetrics {
                 "When the last token for Kafka expires, in seconds since 1970; 0 without one.",
             ),
         }
+    }
+
+    /// Raises the counters to sums that are kept elsewhere, one scrape at a time.
+    pub fn show(&self, granted: u64, failed: u64, expires_ms: Option<i64>) {
+        self.granted.inc_by(granted.saturating_sub(self.granted.get()));
+        self.failed.inc_by(failed.saturating_sub(self.failed.get()));
+        let expires_ms = expires_ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
+        self.expires.set(Duration::from_millis(expires_ms).as_secs_f64());
     }
 }

@@ -23,6 +23,23 @@ pub(super) fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> St
     )
 }
 
+/// The edge; `None` if there is none.
+pub(super) fn edge(pipeline: &TracePipeline, status: &TracePipelineStatus) -> Option<String> {
+    let Some(edge) = pipeline.spec.edge.as_deref() else {
+        return status.edge.map(|seen| format!("is removed, {} left", plural(seen.replicas, "pod")));
+    };
+    let name = pipeline.metadata.name.as_deref().unwrap_or_default();
+    let ports = [(edge.grpc.enabled, edge.grpc.port, "gRPC"), (edge.http.enabled, edge.http.port, "HTTP")];
+    let ports = ports.into_iter().filter(|(is_on, ..)| *is_on);
+    let ports =
+        ports.map(|(_, port, protocol)| format!("{port} ({protocol})")).collect::<Vec<_>>().join(" and ");
+    let pods = status.edge.map_or_else(
+        || "no pods yet".to_owned(),
+        |seen| format!("{} of {} ready", seen.ready_replicas, plural(seen.replicas, "pod")),
+    );
+    Some(format!("{pods}; OTLP at {name}-edge:{ports}"))
+}
+
 pub(super) fn reads(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
     let kafka = &pipeline.spec.source.kafka;
     let topics = kafka.topics.iter().map(|name| {

@@ -132,6 +132,29 @@ fn what_a_person_must_do_is_said_once_each() {
 }
 
 #[test]
+fn an_edge_has_a_line_and_what_keeps_its_pods_is_for_a_person() {
+    let with_edge = |status: &Value| {
+        let mut object = pipeline(status);
+        let edge = json!({"http": {"port": 80}});
+        object.spec.edge = Some(Box::new(serde_json::from_value(edge).unwrap()));
+        Story::of(&object)
+    };
+    assert_eq!(Story::of(&pipeline(&well(&[]))).edge, None);
+    let starts =
+        with_edge(&well(&[condition("EdgeReady", "False", "Progressing", "is about to be started")]));
+    assert_eq!(starts.edge.as_deref(), Some("no pods yet; OTLP at prod-edge:4317 (gRPC) and 80 (HTTP)"));
+    assert_eq!(starts.to_do, [""; 0]);
+    let words = "1 of 2 pods of the edge is ready; prod-edge-a: ImagePullBackOff";
+    let mut status = well(&[condition("EdgeReady", "False", "ReplicasNotReady", words)]);
+    status["edge"] = json!({"replicas": 2, "readyReplicas": 1});
+    let unready = with_edge(&status);
+    assert!(unready.to_string().contains("\n  edge      1 of 2 pods ready; OTLP at "), "{unready}");
+    assert_eq!(unready.to_do, [format!("EdgeReady is false (ReplicasNotReady): {words}")]);
+    let leaving = Story::of(&pipeline(&status));
+    assert_eq!(leaving.edge.as_deref(), Some("is removed, 2 pods left"));
+}
+
+#[test]
 fn messages_that_gateways_reject_are_for_a_person_beside_a_pipeline_that_is_ready() {
     let words = "gateways reject some of the messages (malformed)";
     let rejected = condition("SourceReachable", "True", "MessagesRejected", words);

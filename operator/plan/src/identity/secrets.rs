@@ -11,7 +11,7 @@ use crate::{
     observed::{KeptVersion, KeptVersions, SecretSeen, Secrets},
     pipeline::connections::{located, reference, where_it_stands},
 };
-use sluice_crds::{KeyUse, NamedSecret, SecretUse, TracePipelineSpec, UsedKey, status::reason};
+use sluice_crds::{KeyUse, NamedSecret, SecretUse, Side, TracePipelineSpec, UsedKey, status::reason};
 
 /// Keys of a Secret that a message lists. Chosen: a Secret of Strimzi or cert-manager has up to six, and a message stays readable.
 const KEYS_SHOWN_MAX: usize = 8;
@@ -38,14 +38,14 @@ pub(crate) struct Unusable {
 pub(crate) fn mounted(
     spec: &TracePipelineSpec,
     seen: &Secrets,
-    is_of_source: bool,
+    side: Side,
 ) -> Result<Vec<Mounted>, Unusable> {
-    let named = spec.secrets().into_iter().filter(|named| named.of.is_of_source() == is_of_source);
+    let named = spec.secrets().into_iter().filter(|named| named.of.side() == side);
     named.map(|named| of_one(named, spec, seen)).collect()
 }
 
 fn of_one(named: NamedSecret<'_>, spec: &TracePipelineSpec, seen: &Secrets) -> Result<Mounted, Unusable> {
-    let whose = where_it_stands(reference(spec, named.of.is_of_source()));
+    let whose = where_it_stands(reference(spec, named.of.side()));
     let unusable = |reason, message: String| Err(Unusable { reason, message: message + &whose });
     let (of, name, seen) = (named.of, named.name, seen.get(&named.of));
     match seen {
@@ -98,10 +98,12 @@ fn incomplete(
 }
 
 /// The version of all of them, `None` without any. Keys that the spec names are part of it: another key of the same object is another
-/// content. Where it names none, the version is what it was before keys could be named.
+/// content. Where it names none, the version is what it was before keys could be named. Secrets of the edge's clients are left out: it reads
+/// their files again, so that a renewed certificate or another token restarts no pod.
 pub(crate) fn version(mounted: &[Mounted]) -> Option<String> {
     let each: Vec<_> = mounted
         .iter()
+        .filter(|one| one.of.side() != Side::Edge)
         .map(|one| format!("{}={}{}", secret_volume(one.of), one.version.version, named_keys(&one.keys)))
         .collect();
     (!each.is_empty()).then(|| hash::of_text(&each.join(",")))

@@ -1,14 +1,13 @@
 //! A config in a ConfigMap that is named after its content and never changes.
 
-use crate::names::CONFIG_FILE;
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use sluice_gateway_config::{CheckedConfig, parse};
 
 /// The ConfigMap. It is immutable: a pod that restarts reads what it read before, and the kubelet watches nothing.
-pub(crate) fn config_map(metadata: ObjectMeta, yaml: String) -> ConfigMap {
+pub(crate) fn config_map(metadata: ObjectMeta, file: &str, yaml: String) -> ConfigMap {
     ConfigMap {
         metadata,
-        data: Some([(CONFIG_FILE.to_owned(), yaml)].into()),
+        data: Some([(file.to_owned(), yaml)].into()),
         immutable: Some(true),
         ..ConfigMap::default()
     }

@@ -1,6 +1,6 @@
-//! How many gateways may be evicted at the same time.
+//! How many gateways, or pods of the edge, may be evicted at the same time.
 
-use crate::{identity::Identity, names::GATEWAY};
+use crate::identity::Identity;
 use k8s_openapi::{
     api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
     apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
@@ -12,16 +12,17 @@ use k8s_openapi::{
 /// beside those that may be evicted, or else they would keep every other one from being. An evicted gateway keeps its volume.
 pub(crate) fn disruption_budget(
     identity: &Identity,
+    component: &str,
     evicted_max: u32,
     stay_unready: u32,
 ) -> PodDisruptionBudget {
     let unavailable_max = evicted_max.saturating_add(stay_unready);
     PodDisruptionBudget {
-        metadata: identity.metadata(&identity.names.gateway(), GATEWAY),
+        metadata: identity.metadata(&identity.names.of_component(component), component),
         spec: Some(PodDisruptionBudgetSpec {
             max_unavailable: Some(IntOrString::Int(i32::try_from(unavailable_max).unwrap_or(i32::MAX))),
             selector: Some(LabelSelector {
-                match_labels: Some(identity.names.selector(GATEWAY)),
+                match_labels: Some(identity.names.selector(component)),
                 ..LabelSelector::default()
             }),
             unhealthy_pod_eviction_policy: Some("AlwaysAllow".into()),

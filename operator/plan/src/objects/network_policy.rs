@@ -8,7 +8,7 @@
 
 use crate::{
     identity::{Identity, OperatorPods},
-    names::{ADMIN_PORT, CONTROL_PORT, GATEWAY, NAMESPACE_NAME},
+    names::{ADMIN_PORT, CONTROL_PORT, EDGE, GATEWAY, NAMESPACE_NAME, OTLP_GRPC_PORT, OTLP_HTTP_PORT},
     pipeline::network_peers::NetworkPeers,
 };
 use k8s_openapi::{
@@ -45,6 +45,34 @@ pub(crate) fn network_policy(
             }),
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
             ingress: Some(vec![from(metrics, ADMIN_PORT), from(control, CONTROL_PORT)]),
+            egress: Some(egress(&peers.egress_to)),
+        }),
+    }
+}
+
+/// The NetworkPolicy of the edge: OTLP from the clients of the spec, or from all; metrics as of gateways; and out, what gateways may.
+pub(crate) fn edge_network_policy(
+    identity: &Identity,
+    operator: Option<&OperatorPods>,
+    peers: &NetworkPeers,
+) -> NetworkPolicy {
+    let mut metrics = peers.metrics_from.clone();
+    if !metrics.is_empty() {
+        metrics.extend(operator.map(peer));
+    }
+    let otlp = NetworkPolicyIngressRule {
+        ports: Some([OTLP_GRPC_PORT, OTLP_HTTP_PORT].map(|number| port("TCP", Some(number))).to_vec()),
+        ..from(peers.otlp_from.clone(), OTLP_GRPC_PORT)
+    };
+    NetworkPolicy {
+        metadata: identity.metadata(&identity.names.edge(), EDGE),
+        spec: Some(NetworkPolicySpec {
+            pod_selector: Some(LabelSelector {
+                match_labels: Some(identity.names.selector(EDGE)),
+                ..LabelSelector::default()
+            }),
+            policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
+            ingress: Some(vec![otlp, from(metrics, ADMIN_PORT)]),
             egress: Some(egress(&peers.egress_to)),
         }),
     }

@@ -1,4 +1,4 @@
-//! What gateways and schema Job have in common: restricted security, the config, the Secrets.
+//! What gateways, Jobs and the edge have in common: restricted security, the config, the Secrets.
 
 use crate::{
     identity::{Identity, secrets::Mounted, tokens::MountedToken},
@@ -35,7 +35,7 @@ pub(crate) fn pod(identity: &Identity, config_map: &str, container: Container) -
     mounts.extend(folders.map(|token| mount(token_volume(token.of), &token_folder(token.of))));
     mounts.extend(container.volume_mounts.unwrap_or_default());
     let pod = identity.added.settings.within(PodSpec {
-        service_account_name: Some(identity.names.gateway()),
+        service_account_name: Some(identity.account.clone()),
         automount_service_account_token: Some(false),
         // Services of the namespace would come in as hundreds of variables that nothing here reads.
         enable_service_links: Some(false),

@@ -141,7 +141,7 @@ pub(super) fn of_pod(name: &str, field: &str) -> EnvVar {
     }
 }
 
-fn probe(path: &str, period_seconds: i32, failure_threshold: i32) -> Probe {
+pub(super) fn probe(path: &str, period_seconds: i32, failure_threshold: i32) -> Probe {
     Probe {
         http_get: Some(HTTPGetAction {
             path: Some(path.into()),

@@ -2,7 +2,7 @@
 
 use crate::{
     ground::pods::ordinal,
-    names::{GATEWAY_CONTAINER, REPLACES_VOLUME},
+    names::{COMPONENT, EDGE, GATEWAY_CONTAINER, REPLACES_VOLUME},
 };
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, Pod},
@@ -63,6 +63,11 @@ impl HolderSeen {
     /// Reads a pod; `None` for one that is no gateway's.
     pub fn of(pod: &Pod, now: Timestamp) -> Option<Self> {
         let metadata = &pod.metadata;
+        // The random end of its name may have digits only.
+        let component = metadata.labels.as_ref().and_then(|labels| labels.get(COMPONENT));
+        if component.is_some_and(|component| component == EDGE) {
+            return None;
+        }
         let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
         let container = statuses.into_iter().flatten().find(|one| one.name == GATEWAY_CONTAINER);
         let is_held = metadata.finalizers.iter().flatten().any(|one| one == REPLACES_VOLUME);

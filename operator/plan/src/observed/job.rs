@@ -54,13 +54,11 @@ impl ContainerEnd {
     /// What it said, for people. Of a program that named no reason itself, such as one that was killed, also where to look.
     pub(super) fn words(&self) -> String {
         let Termination { exit_code, reason, message } = &self.said;
-        match reason {
-            Some(_) => message.clone(),
-            None => {
-                let message = if message.is_empty() { "it ended without a message" } else { message };
-                format!("{message} (exit code {exit_code}; kubectl logs {})", self.pod)
-            }
+        if reason.is_some() {
+            return message.clone();
         }
+        let message = if message.is_empty() { "it ended without a message" } else { message };
+        format!("{message} (exit code {exit_code}; kubectl logs {})", self.pod)
     }
 }
 

@@ -5,7 +5,7 @@
 //! objects.
 
 use sluice_crds::{
-    ClickHouseSink, ConnectionRef, ConnectionsStatus, KafkaSource, TraceConnectionSpec, TracePipeline,
+    ClickHouseSink, ConnectionRef, ConnectionsStatus, KafkaSource, Side, TraceConnectionSpec, TracePipeline,
     TracePipelineSpec,
 };
 use sluice_gateway_config::Violations;
@@ -135,25 +135,30 @@ pub(crate) fn where_it_stands(reference: Option<&ConnectionRef>) -> String {
     reference.map_or_else(String::new, |named| format!(" (from the TraceConnection {:?})", named.name))
 }
 
-/// The reference of one side.
-pub(crate) fn reference(spec: &TracePipelineSpec, is_of_source: bool) -> Option<&ConnectionRef> {
-    if is_of_source {
-        spec.source.kafka.connection_ref.as_ref()
-    } else {
-        spec.sink.clickhouse.connection_ref.as_ref()
+/// The reference of one side; the edge's clients have none.
+pub(crate) fn reference(spec: &TracePipelineSpec, side: Side) -> Option<&ConnectionRef> {
+    match side {
+        Side::Source => spec.source.kafka.connection_ref.as_ref(),
+        Side::Sink => spec.sink.clickhouse.connection_ref.as_ref(),
+        Side::Edge => None,
     }
 }
 
 /// The field of a spec as a person has to edit it: in the connection, where it stands there.
 pub(crate) fn located(spec: &TracePipelineSpec, field: &str) -> String {
-    const OF_CONNECTION: [(&str, &str, bool, &[&str]); 2] = [
-        ("spec.source.kafka.", "spec.kafka", true, &["bootstrapServers", "tls", "sasl"]),
-        ("spec.sink.clickhouse.", "spec.clickhouse", false, &["endpoints", "shards", "tls", "credentials"]),
+    const OF_CONNECTION: [(&str, &str, Side, &[&str]); 2] = [
+        ("spec.source.kafka.", "spec.kafka", Side::Source, &["bootstrapServers", "tls", "sasl"]),
+        (
+            "spec.sink.clickhouse.",
+            "spec.clickhouse",
+            Side::Sink,
+            &["endpoints", "shards", "tls", "credentials"],
+        ),
     ];
-    let found = OF_CONNECTION.iter().find_map(|(before, part, is_of_source, fields)| {
+    let found = OF_CONNECTION.iter().find_map(|(before, part, side, fields)| {
         let rest = field.strip_prefix(before)?;
         let first = rest.split(['.', '[']).next()?;
-        let named = reference(spec, *is_of_source).filter(|_| fields.contains(&first))?;
+        let named = reference(spec, *side).filter(|_| fields.contains(&first))?;
         Some(format!("{part}.{rest} of the TraceConnection {:?}", named.name))
     });
     found.unwrap_or_else(|| field.to_owned())
@@ -174,8 +179,8 @@ pub(crate) fn located_all(spec: &TracePipelineSpec, found: Violations) -> Violat
 /// What the status keeps of where the brokers and servers stand that gateways are given; `None` where the spec has them itself, and no shard
 /// has a name.
 pub(crate) fn remembered(spec: &TracePipelineSpec) -> Option<ConnectionsStatus> {
-    let name = |is_of_source| reference(spec, is_of_source).map(|named| named.name.clone());
-    let (kafka, clickhouse) = (name(true), name(false));
+    let name = |side| reference(spec, side).map(|named| named.name.clone());
+    let (kafka, clickhouse) = (name(Side::Source), name(Side::Sink));
     let shards = spec.sink.clickhouse.shards.iter().filter_map(|shard| shard.name.clone()).collect();
     let found = ConnectionsStatus { kafka, clickhouse, shards };
     (found != ConnectionsStatus::default()).then_some(found)

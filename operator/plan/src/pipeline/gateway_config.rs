@@ -17,9 +17,9 @@ use sluice_gateway_config::{
 };
 use std::collections::BTreeMap;
 
-/// Seconds of the termination grace period that are not the gateway's: for the signal to arrive, for connections to be
+/// Seconds of the termination grace period that are not the program's: for the signal to arrive, for connections to be
 /// closed and for the process to end before it is killed.
-const LEAVE_SECONDS: u64 = 10;
+pub(super) const LEAVE_SECONDS: u64 = 10;
 
 /// The shortest and the longest termination grace period, as the definition has them: what is left of it is at least 5 s to the gateway.
 const GRACE: (Duration, Duration) = (Duration::secs(15), Duration::secs(3_600));
@@ -350,7 +350,11 @@ fn engine(engine: Engine) -> contract::Engine {
 }
 
 /// The files of what is named; those of the certificate are one Secret's.
-fn tls(tls: Option<&Tls>, authorities: SecretUse, certificate: SecretUse) -> Option<contract::Tls> {
+pub(super) fn tls(
+    tls: Option<&Tls>,
+    authorities: SecretUse,
+    certificate: SecretUse,
+) -> Option<contract::Tls> {
     let tls = tls?;
     let of_client = |key| tls.client_certificate_secret_ref.as_ref().map(|_| secret_file(certificate, key));
     Some(contract::Tls {
@@ -381,7 +385,7 @@ fn queue_mode(spec: &TracePipelineSpec) -> contract::QueueMode {
     }
 }
 
-fn log_level(spec: &TracePipelineSpec) -> &'static str {
+pub(super) fn log_level(spec: &TracePipelineSpec) -> &'static str {
     match spec.gateway.log_level {
         LogLevel::Error => "error",
         LogLevel::Warn => "warn",

@@ -9,10 +9,11 @@ use sluice_crds::TracePipelineSpec;
 use sluice_gateway_config::Violations;
 use std::net::IpAddr;
 
-/// Who may connect to the admin port, and which servers pods may connect to. An empty list is everybody, and every server.
+/// Who may connect to the admin port, who may send OTLP to the edge, and which servers pods may connect to. An empty list is everybody, and every server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct NetworkPeers {
     pub metrics_from: Vec<NetworkPolicyPeer>,
+    pub otlp_from: Vec<NetworkPolicyPeer>,
     pub egress_to: Vec<NetworkPolicyPeer>,
 }
 
@@ -20,15 +21,21 @@ impl NetworkPeers {
     /// Reads what the spec says, or adds what is wrong with it. `None` if there is to be no policy.
     pub fn of(spec: &TracePipelineSpec, found: &mut Violations) -> Option<Self> {
         let rules = spec.network_policy.clone().unwrap_or_default();
-        for (field, peers) in [("metricsFrom", &rules.metrics_from), ("egressTo", &rules.egress_to)] {
+        for (field, peers) in [
+            ("metricsFrom", &rules.metrics_from),
+            ("otlpFrom", &rules.otlp_from),
+            ("egressTo", &rules.egress_to),
+        ] {
             for peer in peers {
                 check(peer, &format!("spec.networkPolicy.{field}"), found);
             }
         }
         let kept = |peers: Vec<NetworkPolicyPeer>| peers.into_iter().map(as_kept).collect();
-        rules
-            .enabled
-            .then(|| Self { metrics_from: kept(rules.metrics_from), egress_to: kept(rules.egress_to) })
+        rules.enabled.then(|| Self {
+            metrics_from: kept(rules.metrics_from),
+            otlp_from: kept(rules.otlp_from),
+            egress_to: kept(rules.egress_to),
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::{
     ground::hash,
-    names::{GATEWAY, Names, SERVICE_ACCOUNT_VERSION},
+    names::{EDGE, GATEWAY, Names, SERVICE_ACCOUNT_VERSION},
     pipeline::pod_settings::PodSettings,
 };
 use k8s_openapi::{
@@ -15,7 +15,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
-use sluice_crds::{AnnotationValue, Gateway, LabelValue, PodTemplate};
+use sluice_crds::{AnnotationValue, Edge, EdgePodTemplate, Gateway, LabelValue, PodTemplate};
 use sluice_gateway_config::Violations;
 use std::collections::BTreeMap;
 
@@ -66,30 +66,31 @@ impl Added {
         let Some(template) = &gateway.pod_template else {
             return Self { image_pull_secrets, ..Self::default() };
         };
-        check(template, found);
-        let texts = |labels: &BTreeMap<String, LabelValue>| {
-            labels.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect()
-        };
-        let values = |annotations: &BTreeMap<String, AnnotationValue>| -> BTreeMap<String, String> {
-            annotations.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect()
-        };
-        let service_account_annotations = values(&template.service_account_annotations);
-        // A webhook of the cloud reads them when it admits a pod: pods that exist keep the identity that they have.
-        let version = (!service_account_annotations.is_empty())
-            .then(|| (SERVICE_ACCOUNT_VERSION.to_owned(), hash::of_object(&service_account_annotations)));
-        let spread = template.topology_spread_constraints.iter();
+        let at = "spec.gateway.podTemplate";
+        if let Some(affinity) = &template.affinity {
+            check_affinity(affinity, &format!("{at}.affinity"), found);
+        }
         Self {
-            labels: texts(&template.labels),
-            annotations: values(&template.annotations).into_iter().chain(version).collect(),
-            service_account_annotations,
-            node_selector: texts(&template.node_selector),
-            tolerations: template.tolerations.iter().cloned().map(without_nothing).collect(),
             affinity: template.affinity.clone(),
-            spread: spread.map(|constraint| of_gateways(constraint, names)).collect(),
-            priority_class: template.priority_class_name.clone(),
             runtime_class: template.runtime_class_name.clone(),
             image_pull_secrets,
             settings: PodSettings::of(template, found),
+            ..Place::of_gateway(template).added((at, GATEWAY), names, found)
+        }
+    }
+
+    /// What pods of the edge get: labels, annotations and a place of their own, and within them what gateways have.
+    pub fn of_edge(edge: &Edge, gateway: &Gateway, names: &Names, found: &mut Violations) -> Self {
+        // What is wrong with it is said of gateways.
+        let of_gateways = Self::of(gateway, names, &mut Violations::default());
+        let own = edge.pod_template.as_deref().map_or_else(Self::default, |template| {
+            Place::of_edge(template).added(("spec.edge.podTemplate", EDGE), names, found)
+        });
+        Self {
+            runtime_class: of_gateways.runtime_class,
+            image_pull_secrets: of_gateways.image_pull_secrets,
+            settings: of_gateways.settings,
+            ..own
         }
     }
 
@@ -121,14 +122,117 @@ impl Added {
     }
 }
 
+/// Names for others and a place, as both templates have them.
+struct Place<'a> {
+    labels: &'a BTreeMap<String, LabelValue>,
+    annotations: &'a BTreeMap<String, AnnotationValue>,
+    service_account_annotations: &'a BTreeMap<String, AnnotationValue>,
+    node_selector: &'a BTreeMap<String, LabelValue>,
+    tolerations: &'a [Toleration],
+    spread: &'a [TopologySpreadConstraint],
+    priority_class: Option<&'a String>,
+}
+
+impl<'a> Place<'a> {
+    fn of_gateway(template: &'a PodTemplate) -> Self {
+        Self {
+            labels: &template.labels,
+            annotations: &template.annotations,
+            service_account_annotations: &template.service_account_annotations,
+            node_selector: &template.node_selector,
+            tolerations: &template.tolerations,
+            spread: &template.topology_spread_constraints,
+            priority_class: template.priority_class_name.as_ref(),
+        }
+    }
+
+    fn of_edge(template: &'a EdgePodTemplate) -> Self {
+        Self {
+            labels: &template.labels,
+            annotations: &template.annotations,
+            service_account_annotations: &template.service_account_annotations,
+            node_selector: &template.node_selector,
+            tolerations: &template.tolerations,
+            spread: &template.topology_spread_constraints,
+            priority_class: template.priority_class_name.as_ref(),
+        }
+    }
+
+    /// As it is added to pods of this component, or with what is wrong with it; `at` is where the template stands.
+    fn added(&self, (at, component): (&str, &str), names: &Names, found: &mut Violations) -> Added {
+        self.check(at, found);
+        let texts = |labels: &BTreeMap<String, LabelValue>| {
+            labels.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect()
+        };
+        let values = |annotations: &BTreeMap<String, AnnotationValue>| -> BTreeMap<String, String> {
+            annotations.iter().map(|(key, value)| (key.clone(), value.0.clone())).collect()
+        };
+        let service_account_annotations = values(self.service_account_annotations);
+        // A webhook of the cloud reads them when it admits a pod: pods that exist keep the identity that they have.
+        let version = (!service_account_annotations.is_empty())
+            .then(|| (SERVICE_ACCOUNT_VERSION.to_owned(), hash::of_object(&service_account_annotations)));
+        Added {
+            labels: texts(self.labels),
+            annotations: values(self.annotations).into_iter().chain(version).collect(),
+            service_account_annotations,
+            node_selector: texts(self.node_selector),
+            tolerations: self.tolerations.iter().cloned().map(without_nothing).collect(),
+            spread: self.spread.iter().map(|constraint| of_component(constraint, names, component)).collect(),
+            priority_class: self.priority_class.cloned(),
+            ..Added::default()
+        }
+    }
+
+    fn check(&self, at: &str, found: &mut Violations) {
+        let at = |field: &str| format!("{at}.{field}");
+        check_labels(self.labels, &at("labels"), found);
+        check_keys(self.annotations.keys(), &at("annotations"), found);
+        check_keys(self.service_account_annotations.keys(), &at("serviceAccountAnnotations"), found);
+        for key in self.labels.keys() {
+            let is_one = |name: &&str| key == *name || (name.ends_with('/') && key.starts_with(*name));
+            found.add_if(OF_KUBERNETES.iter().any(is_one), &at("labels"), || {
+                format!("{key:?} cannot be set here, because Kubernetes sets it")
+            });
+        }
+        for key in self.node_selector.keys().filter(|key| !is_key(key)) {
+            found.add(at("nodeSelector"), not_key(key));
+        }
+        check_values(self.node_selector, &at("nodeSelector"), found);
+        for toleration in self.tolerations.iter().cloned().map(without_nothing) {
+            check_toleration(&toleration, &at("tolerations"), found);
+        }
+        for constraint in self.spread {
+            let at = at("topologySpreadConstraints.labelSelector");
+            check_selector(constraint.label_selector.as_ref(), &at, found);
+        }
+    }
+}
+
+fn check_toleration(toleration: &Toleration, at: &str, found: &mut Violations) {
+    let (key, value) = (toleration.key.as_ref(), toleration.value.as_ref());
+    if let Some(key) = key.filter(|key| !is_key(key)) {
+        found.add(at, not_key(key));
+    }
+    found.add_if(value.is_some_and(|value| !is_name(value)), at, || {
+        format!(
+            "{:?} is not a valid value of a taint: it has the syntax of a label value",
+            value.map_or("", String::as_str)
+        )
+    });
+}
+
 /// Nothing is left out, as it was before there was a field for it: else every gateway would be replaced.
 fn some<T>(value: T, is_empty: impl Fn(&T) -> bool) -> Option<T> {
     (!is_empty(&value)).then_some(value)
 }
 
 /// Without a selector a constraint counts no pod at all, which nobody means.
-fn of_gateways(constraint: &TopologySpreadConstraint, names: &Names) -> TopologySpreadConstraint {
-    let ours = || LabelSelector { match_labels: Some(names.selector(GATEWAY)), ..LabelSelector::default() };
+fn of_component(
+    constraint: &TopologySpreadConstraint,
+    names: &Names,
+    component: &str,
+) -> TopologySpreadConstraint {
+    let ours = || LabelSelector { match_labels: Some(names.selector(component)), ..LabelSelector::default() };
     TopologySpreadConstraint {
         label_selector: Some(constraint.label_selector.clone().unwrap_or_else(ours)),
         ..constraint.clone()
@@ -143,45 +247,6 @@ fn without_nothing(toleration: Toleration) -> Toleration {
     Toleration { key, operator, value, effect, toleration_seconds }
 }
 
-fn check(template: &PodTemplate, found: &mut Violations) {
-    let at = |field: &str| format!("spec.gateway.podTemplate.{field}");
-    check_labels(&template.labels, &at("labels"), found);
-    check_keys(template.annotations.keys(), &at("annotations"), found);
-    check_keys(template.service_account_annotations.keys(), &at("serviceAccountAnnotations"), found);
-    for key in template.labels.keys() {
-        let is_one = |name: &&str| key == *name || (name.ends_with('/') && key.starts_with(*name));
-        found.add_if(OF_KUBERNETES.iter().any(is_one), &at("labels"), || {
-            format!("{key:?} cannot be set here, because Kubernetes sets it")
-        });
-    }
-    for key in template.node_selector.keys().filter(|key| !is_key(key)) {
-        found.add(at("nodeSelector"), not_key(key));
-    }
-    check_values(&template.node_selector, &at("nodeSelector"), found);
-    if let Some(affinity) = &template.affinity {
-        check_affinity(affinity, &at("affinity"), found);
-    }
-    for toleration in template.tolerations.iter().cloned().map(without_nothing) {
-        let (key, value) = (toleration.key.as_ref(), toleration.value.as_ref());
-        if let Some(key) = key.filter(|key| !is_key(key)) {
-            found.add(at("tolerations"), not_key(key));
-        }
-        found.add_if(value.is_some_and(|value| !is_name(value)), &at("tolerations"), || {
-            format!(
-                "{:?} is not a valid value of a taint: it has the syntax of a label value",
-                value.map_or("", String::as_str)
-            )
-        });
-    }
-    for constraint in &template.topology_spread_constraints {
-        check_selector(
-            constraint.label_selector.as_ref(),
-            &at("topologySpreadConstraints.labelSelector"),
-            found,
-        );
-    }
-}
-
 /// Labels as Kubernetes takes them, and none that the operator sets.
 pub(crate) fn check_labels(labels: &BTreeMap<String, LabelValue>, at: &str, found: &mut Violations) {
     check_keys(labels.keys(), at, found);
@@ -189,7 +254,7 @@ pub(crate) fn check_labels(labels: &BTreeMap<String, LabelValue>, at: &str, foun
 }
 
 /// Annotations are spelt as labels are.
-fn check_keys<'a>(keys: impl Iterator<Item = &'a String>, at: &str, found: &mut Violations) {
+pub(crate) fn check_keys<'a>(keys: impl Iterator<Item = &'a String>, at: &str, found: &mut Violations) {
     for key in keys {
         found.add_if(!is_key(key), at, || not_key(key));
         let of_ours = OURS.iter().find(|prefix| key.starts_with(**prefix));
@@ -335,7 +400,7 @@ mod tests {
         };
         let template = PodTemplate { tolerations: vec![toleration.clone()], ..PodTemplate::default() };
         let mut found = Violations::default();
-        check(&template, &mut found);
+        Place::of_gateway(&template).check("spec.gateway.podTemplate", &mut found);
         assert!(found.to_string().contains("spec.gateway.podTemplate.tolerations"), "{found}");
         let Toleration { value, effect, operator, .. } = without_nothing(toleration);
         assert_eq!((value, effect, operator), (None, None, text("Exists")));

@@ -2,7 +2,7 @@
 //! the rules were there may still break them, so that nothing here trusts a text.
 
 use crate::ground::quantity::millicores;
-use sluice_crds::Resources;
+use sluice_crds::{EdgeResources, Resources};
 use sluice_gateway_config::{ByteSize, Violations};
 
 /// Memory and CPU of one gateway, as numbers.
@@ -50,6 +50,32 @@ pub(crate) fn read(resources: &Resources, found: &mut Violations) -> Option<Size
         memory_field: memory.field,
         cpu_request: request.text,
         cpu_limit: limit.map(|limit| limit.text),
+        cores: (cores? / 1_000).max(1),
+    })
+}
+
+/// Reads the resources of the edge, or adds what is wrong with them.
+pub(crate) fn read_edge(resources: &EdgeResources, found: &mut Violations) -> Option<Sized> {
+    const MEMORY: &str = "spec.edge.resources.limits.memory";
+    let (memory, request, limit) = (resources.memory(), resources.cpu_request(), resources.cpu_limit());
+    let bytes = memory.parse::<ByteSize>().map_err(|e| found.add(MEMORY, e.to_string())).ok();
+    let cores = millicores(&request);
+    found.add_if(cores.is_none(), "spec.edge.resources.requests.cpu", || not_cpu(&request));
+    if let Some(limit) = &limit {
+        let (at, most) = ("spec.edge.resources.limits.cpu", millicores(limit));
+        found.add_if(most.is_none(), at, || not_cpu(limit));
+        let is_less = most.zip(cores).is_some_and(|(most, cores)| most < cores);
+        found.add_if(is_less, at, || {
+            format!(
+                "{limit} is less than the CPU that is reserved, {request}: increase it, or lower requests.cpu"
+            )
+        });
+    }
+    Some(Sized {
+        memory: bytes?,
+        memory_field: MEMORY,
+        cpu_request: request,
+        cpu_limit: limit,
         cores: (cores? / 1_000).max(1),
     })
 }

@@ -6,7 +6,7 @@ use crate::{
     plan::topics::partitions_known,
     schema::SchemaPlan,
 };
-use sluice_crds::TracePipeline;
+use sluice_crds::{Side, TracePipeline};
 
 /// Name of the Job that the schema needs now, for the operator to look at before it plans; `None` when none is needed
 /// or none can be planned yet.
@@ -17,7 +17,7 @@ pub fn schema_job_name(
     workload: Option<&WorkloadSeen>,
     defaults: &Defaults,
 ) -> Option<String> {
-    let secrets = mounted(&pipeline.spec, secrets, false).ok()?;
+    let secrets = mounted(&pipeline.spec, secrets, Side::Sink).ok()?;
     let identity = Identity::of(pipeline, secrets, &Image::of(pipeline, workload, defaults)).ok()?;
     let partitions = partitions_known(pipeline, partitions);
     SchemaPlan::of(pipeline, &identity, partitions).ok()?.map(|schema| schema.name())

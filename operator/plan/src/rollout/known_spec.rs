@@ -3,6 +3,7 @@
 //! A hash that was written by an earlier operator must stay the hash of the same spec, so these are left out:
 //!
 //! - the number of replicas, since an autoscaler that writes it tries nothing again;
+//! - the edge, which is no part of gateways;
 //! - how many gateways may be away, since older operators knew no such field;
 //! - references to connections, since what these say is part of the spec that is hashed;
 //! - a field that has its default, where an earlier definition had no default for it. Its server did not fill it in, and an object does not
@@ -67,6 +68,7 @@ pub fn spec_known_as(pipeline: &TracePipeline, workload: Option<&WorkloadSeen>) 
 fn without_defaults(pipeline: &TracePipeline) -> TracePipelineSpec {
     let mut spec = pipeline.spec.clone();
     spec.replicas = None;
+    spec.edge = None;
     spec.rollout.max_unavailable = None;
     // What it says stands in the spec by now: the same change fails again in either form.
     spec.source.kafka.connection_ref = None;

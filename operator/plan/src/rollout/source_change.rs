@@ -10,6 +10,7 @@ use crate::{
     identity::secrets::{self, Mounted},
     observed::TopicSeen,
 };
+use sluice_crds::Side;
 use sluice_gateway_config::CheckedConfig;
 
 /// The hash of what the config says of Kafka, and of the version of Kafka's Secrets.
@@ -17,7 +18,8 @@ pub(crate) fn source_version(config: &CheckedConfig, secrets: &[Mounted]) -> Str
     let mut kafka = config.config().source.kafka.clone();
     // Follows from memory and partitions, and is nothing that Kafka could refuse.
     kafka.partitions_active_max = 1;
-    let of_kafka: Vec<Mounted> = secrets.iter().filter(|one| one.of.is_of_source()).cloned().collect();
+    let of_kafka: Vec<Mounted> =
+        secrets.iter().filter(|one| one.of.side() == Side::Source).cloned().collect();
     let version = secrets::version(&of_kafka).unwrap_or_default();
     hash::of_text(&(hash::of_object(&kafka) + &version))
 }

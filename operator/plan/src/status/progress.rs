@@ -12,7 +12,7 @@ use crate::{
     pipeline::{Intent, gateway_config},
     planned::{Plan, Planned, Waiting},
     status::{
-        messages,
+        edge, messages,
         verdict::{self, Verdict},
         volumes,
     },
@@ -79,6 +79,7 @@ impl Progress {
                 .or_else(|| volumes::growing(pipeline, plan, observed))
                 .or_else(|| Self::of_inserts(pipeline, observed))
                 .or_else(|| Self::of_messages(pipeline, observed, now))
+                .or_else(|| edge::not_ready(pipeline, plan, observed))
                 .unwrap_or_else(|| Self::done(pipeline, plan, observed)),
         }
     }
@@ -181,7 +182,7 @@ impl Progress {
         }
     }
 
-    fn waiting(ready: &'static str, message: String) -> Self {
+    pub(super) fn waiting(ready: &'static str, message: String) -> Self {
         Self::Held { ready, reconciling: reason::WAITING, message }
     }
 

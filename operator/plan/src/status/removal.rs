@@ -1,7 +1,10 @@
 //! The status of a pipeline that is being deleted, while its finalizer holds it.
 
-use super::{counted, progress::NOT_STALLED, scaling, verdict::Verdict};
-use crate::facts::Observed;
+use super::{counted, edge, progress::NOT_STALLED, scaling, verdict::Verdict};
+use crate::{
+    facts::Observed,
+    ground::words::{form, plural},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
     DeletionPolicy, TracePipeline, TracePipelineStatus,
@@ -28,6 +31,7 @@ pub fn removing(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Tr
         observed_generation: pipeline.metadata.generation,
         conditions: ours.into_iter().chain(others).collect(),
         desired_replicas: Some(0),
+        edge: edge::counts(observed),
         scaling,
         ..counted(before, observed)
     };
@@ -37,6 +41,13 @@ pub fn removing(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Tr
 fn message(pipeline: &TracePipeline, observed: &Observed) -> String {
     if pipeline.spec.deletion_policy == DeletionPolicy::Orphan {
         return "deletionPolicy is Orphan: the operator is about to remove the owner references of the pipeline's objects".to_owned();
+    }
+    if let Some(edge) = &observed.edge {
+        return format!(
+            "the pipeline is being deleted: {} of the edge {} first, so that gateways still read what it has accepted",
+            plural(edge.pods, "pod"),
+            form(edge.pods, "ends", "end")
+        );
     }
     let state = observed.scaling.drain.as_ref().map_or("the drain is about to begin", |drain| &drain.reason);
     format!(

@@ -11,7 +11,7 @@ use crate::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
-    ScalingMode, ScalingStatus, SchemaManagement, SecretUse, TracePipeline, TracePipelineSpec,
+    ScalingMode, ScalingStatus, SchemaManagement, SecretUse, Side, TracePipeline, TracePipelineSpec,
     status::{condition, reason},
 };
 
@@ -76,7 +76,7 @@ pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed, no
     if let Some(message) = &observed.unresolved.source {
         return Verdict::no(reason::CONNECTION_MISSING, message);
     }
-    if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, true) {
+    if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, Side::Source) {
         return Verdict::no(unusable.reason, unusable.message);
     }
     let (topics, seen) = (&pipeline.spec.source.kafka.topics, &observed.partitions);
@@ -114,7 +114,7 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
     if let Some(message) = &observed.unresolved.sink {
         return Verdict::no(reason::CONNECTION_MISSING, message);
     }
-    if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, false) {
+    if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, Side::Sink) {
         return Verdict::no(unusable.reason, unusable.message);
     }
     if let Some(failing) =
@@ -177,7 +177,7 @@ pub(super) fn of_schema(pipeline: &TracePipeline, observed: &Observed, failure: 
 
 /// Where the credentials are that were refused, and who has them.
 fn with_secret(pipeline: &TracePipeline, observed: &Observed, of: SecretUse, message: &str) -> String {
-    let mounted = mounted(&pipeline.spec, &observed.secrets, of.is_of_source()).unwrap_or_default();
+    let mounted = mounted(&pipeline.spec, &observed.secrets, of.side()).unwrap_or_default();
     let Some(found) = mounted.iter().find(|one| one.of == of) else { return message.to_owned() };
     let runs = observed.workload.as_ref().is_some_and(|workload| workload.replicas > 0);
     // The secret of an OAuth client and keys of AWS are read again for each token.

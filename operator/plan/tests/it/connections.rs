@@ -51,6 +51,7 @@ fn a_pipeline_with_references_has_the_objects_of_one_that_says_the_same() {
     for name in [
         "tracepipeline.yaml",
         "tracepipeline-full.yaml",
+        "tracepipeline-edge.yaml",
         "tracepipeline-sharded.yaml",
         "tracepipeline-oauth.yaml",
         "tracepipeline-clickhouse-pod-token.yaml",

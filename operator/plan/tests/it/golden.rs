@@ -3,11 +3,16 @@
 
 use crate::{observed, planned, sample};
 use serde::Serialize;
-use sluice_plan::{Parts, Plan, build, pod_monitor};
+use sluice_plan::{EdgeParts, Parts, Plan, build, pod_monitor};
 
 #[test]
 fn the_objects_of_the_samples_are_the_golden_ones() {
-    let samples = ["tracepipeline.yaml", "tracepipeline-full.yaml", "tracepipeline-sharded.yaml"];
+    let samples = [
+        "tracepipeline.yaml",
+        "tracepipeline-edge.yaml",
+        "tracepipeline-full.yaml",
+        "tracepipeline-sharded.yaml",
+    ];
     for (name, partitions) in samples.map(|name| (name, 12)) {
         let pipeline = sample(name);
         let plan = planned(&pipeline, &observed(&pipeline, partitions));
@@ -35,6 +40,7 @@ pub fn yaml(plan: &Plan) -> String {
         schema_config_map,
         schema_job,
         workload,
+        edge,
     } = build(plan).into_parts();
     let documents = [
         Some(document(&service_account)),
@@ -47,7 +53,8 @@ pub fn yaml(plan: &Plan) -> String {
         workload.as_ref().map(document),
         pod_monitor(plan).as_ref().map(document),
     ];
-    documents.into_iter().flatten().collect::<Vec<_>>().join("---\n")
+    let of_edge = edge.iter().flat_map(EdgeParts::documents).map(|object| document(&object));
+    documents.into_iter().flatten().chain(of_edge).collect::<Vec<_>>().join("---\n")
 }
 
 fn document(object: &impl Serialize) -> String {

@@ -4,6 +4,7 @@
 
 mod argocd;
 mod connections;
+mod edge;
 mod fields;
 mod flows;
 mod golden;
@@ -86,6 +87,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         schema: SchemaSeen::Succeeded,
         schema_job: None,
         workload: None,
+        edge: None,
         lag: None,
         has_committed: false,
         has_uncommitted: false,

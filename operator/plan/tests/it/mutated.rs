@@ -138,7 +138,8 @@ fn look(pipeline: &TracePipeline, facts: &Observed) {
     let now = Time("2026-01-01T00:00:00Z".parse().unwrap());
     let planned = plan(pipeline, facts, &defaults());
     let said = status(pipeline, facts, planned.as_ref(), &now);
-    assert_eq!(said.conditions.len(), sluice_crds::status::condition::ALL.len());
+    let of_edge = usize::from(pipeline.spec.edge.is_some());
+    assert_eq!(said.conditions.len(), sluice_crds::status::condition::ALL.len() + of_edge);
     let _ = removing(pipeline, facts, &now);
     let _ =
         schema_job_name(pipeline, &facts.secrets, &facts.partitions, facts.workload.as_ref(), &defaults());

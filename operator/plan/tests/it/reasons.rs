@@ -6,7 +6,7 @@ use sluice_plan::scale::{Hold, Limit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Types of conditions.
-const TYPES: [&str; 12] = [
+const TYPES: [&str; 13] = [
     "Ready",
     "Reconciling",
     "Stalled",
@@ -19,10 +19,11 @@ const TYPES: [&str; 12] = [
     "ReconciliationPaused",
     "VolumesResized",
     "VolumesDrained",
+    "EdgeReady",
 ];
 
 /// Reasons of conditions.
-const REASONS: [&str; 63] = [
+const REASONS: [&str; 64] = [
     "Active",
     "ApplyFailed",
     "AuthFailed",
@@ -35,6 +36,7 @@ const REASONS: [&str; 63] = [
     "Disabled",
     "DrainFailed",
     "Draining",
+    "EdgeNotReady",
     "External",
     "FileSystemResizePending",
     "Idle",
@@ -119,7 +121,9 @@ fn constants(module: &str) -> BTreeSet<&'static str> {
 #[test]
 fn no_type_or_reason_is_renamed_added_or_lost_without_being_written_here() {
     assert_eq!(constants("condition"), TYPES.into());
-    assert_eq!(sluice_crds::status::condition::ALL, TYPES, "in the order in which they are written");
+    let (always, with_an_edge) = TYPES.split_at(sluice_crds::status::condition::ALL.len());
+    assert_eq!(sluice_crds::status::condition::ALL, *always, "in the order in which they are written");
+    assert_eq!(with_an_edge, [sluice_crds::status::condition::EDGE_READY]);
     assert_eq!(constants("reason"), REASONS.into());
     let holds = Hold::ALL.iter().map(|hold| hold.word());
     let words: BTreeSet<_> = holds.chain(Limit::ALL.iter().map(|limit| limit.word())).collect();

@@ -27,7 +27,9 @@ const OBJECTS: [(&str, &str); 7] = [
 ];
 
 /// Fields that samples have got since then.
-const LATER: [&str; 13] = [
+const LATER: [&str; 15] = [
+    "/spec/edge",
+    "/spec/networkPolicy/otlpFrom",
     "/spec/sink/clickhouse/schema/optionalColumns",
     "/spec/attributes",
     "/spec/networkPolicy/metricsFrom",

@@ -1,0 +1,196 @@
+//! The producer against librdkafka's mock cluster, which can refuse and be away on demand.
+
+use super::*;
+use crate::{
+    ground::settings::tests::kafka,
+    producer::{
+        BATCH_OVERHEAD_BYTES, NotStored, Outgoing, Producer, ProducerLimits, RequestReceipt, partition_of,
+        request,
+    },
+};
+use rdkafka::{
+    ClientConfig, Message as _, Offset, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer as _},
+    mocking::MockCluster,
+    producer::DefaultProducerContext,
+    types::{RDKafkaApiKey, RDKafkaRespErr},
+};
+use std::collections::BTreeMap;
+
+/// A mock takes milliseconds; a busy machine some seconds.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+const PARTITIONS: u32 = 6;
+
+const LIMITS: ProducerLimits =
+    ProducerLimits { queue_bytes: 1 << 20, batch_bytes_max: 256 << 10, timeout: Duration::from_secs(20) };
+
+/// Keys and values by partition.
+type Found = BTreeMap<i32, Vec<(Vec<u8>, Vec<u8>)>>;
+
+struct Mock(MockCluster<'static, DefaultProducerContext>);
+
+impl Mock {
+    fn new() -> Self {
+        let mock = MockCluster::new(1).unwrap();
+        mock.create_topic("spans", 6, 1).unwrap();
+        Self(mock)
+    }
+
+    fn producer(&self, limits: ProducerLimits) -> Producer {
+        let kafka = Kafka { bootstrap_servers: vec![self.0.bootstrap_servers()], ..kafka() };
+        let producer = Producer::start(&kafka, "spans", "edge", limits).unwrap();
+        wait_until(|| producer.partitions() == Some(PARTITIONS));
+        producer
+    }
+
+    /// Key and value of so many messages, by partition.
+    fn read(&self, messages: usize) -> Found {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", self.0.bootstrap_servers())
+            .set("group.id", "test")
+            .create()
+            .unwrap();
+        let mut list = TopicPartitionList::new();
+        for partition in 0..6 {
+            list.add_partition_offset("spans", partition, Offset::Beginning).unwrap();
+        }
+        consumer.assign(&list).unwrap();
+        let (mut found, begun) = (Found::new(), Instant::now());
+        while found.values().map(Vec::len).sum::<usize>() < messages {
+            assert!(begun.elapsed() < PATIENCE, "{found:?}");
+            let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) else { continue };
+            let of = |bytes: Option<&[u8]>| bytes.unwrap_or_default().to_vec();
+            found.entry(message.partition()).or_default().push((of(message.key()), of(message.payload())));
+        }
+        found
+    }
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "it does not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await }).expect("in time")
+}
+
+/// Sends these values as one request.
+fn send(producer: &Producer, values: &[(&str, Vec<u8>)]) -> RequestReceipt {
+    let (reply, receipt) = request();
+    for (key, value) in values {
+        let room = block_on(producer.room(key.len(), value.len()));
+        let partition = partition_of(key.as_bytes(), PARTITIONS);
+        let message = Outgoing { partition, key: key.as_bytes(), value, is_single: true };
+        producer.send(&message, room, &reply);
+    }
+    receipt
+}
+
+#[test]
+fn a_request_is_stored_whole_and_each_key_in_its_partition() {
+    let mock = Mock::new();
+    let producer = mock.producer(LIMITS);
+    assert_eq!(producer.problem(), None);
+    let keys: Vec<String> = (0..40).map(|number| format!("key-{number}")).collect();
+    let values: Vec<_> = keys.iter().map(|key| (key.as_str(), format!("of {key}").into_bytes())).collect();
+    block_on(send(&producer, &values)).unwrap();
+    block_on(producer.flushed());
+    assert_eq!(producer.queued_bytes(), 0);
+    let found = mock.read(40);
+    for (partition, messages) in &found {
+        for (key, value) in messages {
+            assert_eq!(i32::try_from(partition_of(key, PARTITIONS)).unwrap(), *partition);
+            assert_eq!(value, format!("of {}", std::str::from_utf8(key).unwrap()).as_bytes());
+        }
+    }
+    assert_eq!(found.values().map(Vec::len).sum::<usize>(), 40);
+}
+
+#[test]
+fn an_error_that_passes_is_retried_and_stores_once() {
+    let mock = Mock::new();
+    let producer = mock.producer(LIMITS);
+    let passing = [
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
+    ];
+    mock.0.request_errors(RDKafkaApiKey::Produce, &passing);
+    block_on(send(&producer, &[("k", b"v".to_vec())])).unwrap();
+    assert_eq!(mock.read(1).values().map(Vec::len).sum::<usize>(), 1);
+}
+
+#[test]
+fn brokers_that_are_away_are_told_and_what_was_not_acknowledged_is_an_error() {
+    let mock = Mock::new();
+    let producer = mock.producer(ProducerLimits { timeout: Duration::from_secs(1), ..LIMITS });
+    mock.0.broker_down(1).unwrap();
+    let failure = block_on(send(&producer, &[("k", b"v".to_vec())])).unwrap_err();
+    assert_eq!(failure.label(), "timed_out", "{failure}");
+    assert_eq!(producer.problem(), None, "brokers that are away make no pod unready");
+    mock.0.broker_up(1).unwrap();
+    // The client connects again a while later; meanwhile requests fail, and are sent again.
+    wait_until(|| block_on(send(&producer, &[("k", b"w".to_vec())])).is_ok());
+}
+
+#[test]
+fn there_is_room_for_so_many_bytes_and_no_more() {
+    let mock = Mock::new();
+    let producer = mock.producer(ProducerLimits { queue_bytes: 300 << 10, ..LIMITS });
+    let room = block_on(producer.room(1, 200 << 10));
+    assert!(producer.queued_bytes() > 200 << 10);
+    let waits = async { tokio::time::timeout(Duration::from_millis(50), producer.room(1, 200 << 10)).await };
+    assert!(block_on(waits).is_err());
+    drop(room);
+    drop(block_on(producer.room(1, 200 << 10)));
+    assert_eq!(producer.queued_bytes(), 0);
+}
+
+#[test]
+fn a_message_that_the_topic_refuses_for_its_size_lowers_the_limit() {
+    let mock = Mock::new();
+    let producer = mock.producer(LIMITS);
+    assert_eq!(producer.size_limits().single_bytes_max, (256 << 10) - BATCH_OVERHEAD_BYTES);
+    mock.0.request_errors(RDKafkaApiKey::Produce, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
+    let failure = block_on(send(&producer, &[("k", vec![b'v'; 9_000])])).unwrap_err();
+    assert_eq!(failure, NotStored::TooLarge { topic: "spans".into(), bytes: 9_000 });
+    assert_eq!(producer.size_limits().single_bytes_max, 8_999);
+    block_on(send(&producer, &[("k", b"v".to_vec())])).unwrap();
+}
+
+#[test]
+fn a_topic_that_does_not_exist_is_a_problem_and_one_that_is_made_is_none() {
+    let mock = Mock::new();
+    let kafka = Kafka { bootstrap_servers: vec![mock.0.bootstrap_servers()], ..kafka() };
+    mock.0.topic_error("spans", RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART).unwrap();
+    let producer = Producer::start(&kafka, "spans", "edge", LIMITS).unwrap();
+    wait_until(|| producer.problem().is_some_and(|problem| problem.contains("does not exist: create it")));
+    assert_eq!(producer.partitions(), None);
+    mock.0.topic_error("spans", RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).unwrap();
+    wait_until(|| producer.partitions() == Some(PARTITIONS));
+    assert_eq!(producer.problem(), None);
+}
+
+#[test]
+fn an_answer_about_the_topic_decides_whether_the_edge_is_ready() {
+    let state = TopicState::new(1 << 20);
+    assert!(state.problem("spans").unwrap().contains("no broker has answered about topic spans yet"));
+    state.learn(Asked::Unanswered("all brokers down".into()));
+    assert!(state.problem("spans").unwrap().contains("all brokers down"));
+    state.login_refused("a broker refuses the connection: no".into());
+    state.learn(Asked::Unanswered("all brokers down".into()));
+    assert_eq!(state.problem("spans").unwrap(), "a broker refuses the connection: no");
+    state.learn(Asked::Partitions(3));
+    assert_eq!((state.problem("spans"), state.partitions()), (None, Some(3)));
+    state.learn(Asked::Unanswered("all brokers down".into()));
+    assert_eq!((state.problem("spans"), state.partitions()), (None, Some(3)));
+    state.learn(Asked::Refused("Broker: Topic authorization failed".into()));
+    assert!(state.problem("spans").unwrap().contains("allow the edge's user to describe and write it"));
+    state.learn(Asked::Missing);
+    assert_eq!(state.partitions(), None);
+}

@@ -1,0 +1,209 @@
+//! The handle of the producer: room for messages, and sending them.
+//!
+//! Any thread may send. Sending copies a message into librdkafka's queue and never blocks; [`Producer::room`] waits for room before that.
+
+use crate::{
+    ground::login::renewal,
+    producer::{
+        MESSAGE_OVERHEAD_BYTES, NotStored, RequestReply, SizeLimits,
+        pump::{Acknowledgements, Pump},
+        reply::Ticket,
+        settings::producer_settings,
+        topic_watch::{TopicState, TopicWatch},
+    },
+};
+use crossbeam_channel::{Sender, bounded};
+use rdkafka::{
+    ClientConfig,
+    config::RDKafkaLogLevel,
+    error::KafkaError,
+    producer::{BaseProducer, BaseRecord},
+};
+use sluice_gateway_config::{Kafka, SecretFileError};
+use sluice_login::{Counts, Tokens};
+use std::{
+    convert::Infallible,
+    sync::{Arc, PoisonError, RwLock},
+    thread,
+    time::Duration,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The limits of a producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProducerLimits {
+    /// Bytes of all messages under way, each with [`MESSAGE_OVERHEAD_BYTES`]. At least a message of the largest size.
+    pub queue_bytes: usize,
+    /// The largest record batch that the topic's readers take, decompressed.
+    pub batch_bytes_max: usize,
+    /// How long a message waits for its acknowledgement.
+    pub timeout: Duration,
+}
+
+/// Why there is no producer.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The file of the user, password or certificates cannot be read.
+    #[error(transparent)]
+    Secret(SecretFileError),
+    /// librdkafka refused the settings.
+    #[error("cannot create a Kafka producer for topic {topic}: {source}")]
+    Settings { topic: String, source: Box<KafkaError> },
+    /// A thread could not be started.
+    #[error("cannot start the thread {thread} of the producer: {source}")]
+    Thread { thread: &'static str, source: std::io::Error },
+}
+
+/// A message to send.
+#[derive(Debug, Clone, Copy)]
+pub struct Outgoing<'a> {
+    pub partition: u32,
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+    /// Whether it has a single span, so that it cannot be sent in smaller messages.
+    pub is_single: bool,
+}
+
+impl Outgoing<'_> {
+    /// Bytes that it takes of the queue.
+    fn bytes(&self) -> usize {
+        queue_bytes_of(self.key.len(), self.value.len())
+    }
+}
+
+fn queue_bytes_of(key: usize, value: usize) -> usize {
+    key.saturating_add(value).saturating_add(MESSAGE_OVERHEAD_BYTES)
+}
+
+/// Room for a message in the queue.
+#[derive(Debug)]
+pub struct Room(OwnedSemaphorePermit);
+
+/// The producer of a topic; cheap to clone. Its threads end once all clones are dropped; messages under way are then not stored, or not
+/// acknowledged.
+#[derive(Clone)]
+pub struct Producer {
+    shared: Arc<Shared>,
+    /// Nothing is ever sent; dropping it ends the threads.
+    _ends: Sender<Infallible>,
+}
+
+/// What handles and threads share.
+pub(super) struct Shared {
+    pub(super) topic: String,
+    /// Replaced after a fatal error, which is rare: readers never wait for each other.
+    pub(super) producer: RwLock<Arc<BaseProducer<Acknowledgements>>>,
+    pub(super) state: Arc<TopicState>,
+    room: Arc<Semaphore>,
+    queue_bytes: usize,
+    tokens: Option<Arc<Tokens>>,
+}
+
+impl Shared {
+    pub(super) fn current(&self) -> Arc<BaseProducer<Acknowledgements>> {
+        self.producer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Producer {
+    /// Starts the producer of a topic. Waits for no broker.
+    ///
+    /// # Errors
+    /// [`StartError`] if secrets cannot be read, or if librdkafka refuses the settings.
+    pub fn start(
+        kafka: &Kafka,
+        topic: &str,
+        client_id: &str,
+        limits: ProducerLimits,
+    ) -> Result<Self, StartError> {
+        let mut config = ClientConfig::new();
+        for (name, value) in producer_settings(kafka, client_id, &limits).map_err(StartError::Secret)? {
+            config.set(name, value);
+        }
+        config.set_log_level(RDKafkaLogLevel::Warning);
+        let kafka = Kafka { topics: vec![topic.to_owned()], ..kafka.clone() };
+        let state = Arc::new(TopicState::new(limits.batch_bytes_max));
+        let context = Acknowledgements::new(topic, &kafka, &state);
+        let refused = |source| StartError::Settings { topic: topic.to_owned(), source: Box::new(source) };
+        let producer = config.create_with_context(context.clone()).map_err(refused)?;
+        let renewal = renewal(&kafka);
+        let shared = Arc::new(Shared {
+            topic: topic.to_owned(),
+            producer: RwLock::new(Arc::new(producer)),
+            state,
+            room: Arc::new(Semaphore::new(limits.queue_bytes)),
+            queue_bytes: limits.queue_bytes,
+            tokens: renewal.tokens(),
+        });
+        let (ends, ended) = bounded(0);
+        let pump = Pump { shared: shared.clone(), config, context, renewal, ended: ended.clone() };
+        start("produce", move || pump.run())?;
+        let watch = TopicWatch::new(shared.clone(), kafka, ended)
+            .map_err(|source| StartError::Thread { thread: "topic", source })?;
+        start("topic", move || watch.run())?;
+        Ok(Self { shared, _ends: ends })
+    }
+
+    /// How many partitions the topic has; `None` until a broker has answered, and while the topic does not exist.
+    pub fn partitions(&self) -> Option<u32> {
+        self.shared.state.partitions()
+    }
+
+    /// How large messages may be.
+    pub fn size_limits(&self) -> SizeLimits {
+        self.shared.state.size_limits()
+    }
+
+    /// Why no message can be stored until a person acts, or until the first broker has answered. Brokers that are away later are no such
+    /// reason.
+    pub fn problem(&self) -> Option<String> {
+        self.shared.state.problem(&self.shared.topic)
+    }
+
+    /// Bytes of the messages under way.
+    pub fn queued_bytes(&self) -> usize {
+        self.shared.queue_bytes.saturating_sub(self.shared.room.available_permits())
+    }
+
+    /// The tokens that the client logs in with, for metrics; `None` if it uses none.
+    pub fn token_counts(&self) -> Option<Counts> {
+        self.shared.tokens.as_ref().map(|tokens| tokens.counts())
+    }
+
+    /// Waits for the room of a message with a key and a value of so many bytes. First come, first served.
+    pub async fn room(&self, key_bytes: usize, value_bytes: usize) -> Room {
+        let bytes = queue_bytes_of(key_bytes, value_bytes).min(self.shared.queue_bytes);
+        let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let room = self.shared.room.clone().acquire_many_owned(permits).await;
+        Room(room.expect("the semaphore is never closed"))
+    }
+
+    /// Waits until no message is under way.
+    pub async fn flushed(&self) {
+        let all = u32::try_from(self.shared.queue_bytes).unwrap_or(u32::MAX);
+        drop(self.shared.room.acquire_many(all).await);
+    }
+
+    /// Passes a message to librdkafka, which copies it. `request` is answered for it in any case.
+    pub fn send(&self, message: &Outgoing<'_>, room: Room, request: &RequestReply) {
+        let Shared { topic, .. } = &*self.shared;
+        let ticket = request.ticket(message.value.len(), message.is_single, room.0);
+        debug_assert!(message.bytes() <= self.shared.queue_bytes, "a message fits into an empty queue");
+        let partition = i32::try_from(message.partition).unwrap_or(i32::MAX);
+        let record = BaseRecord::<[u8], [u8], Box<Ticket>>::with_opaque_to(topic, Box::new(ticket))
+            .partition(partition)
+            .key(message.key)
+            .payload(message.value);
+        if let Err((error, record)) = self.shared.current().send(record) {
+            let ticket = *record.delivery_opaque;
+            self.shared.state.refuse(&error, &ticket);
+            let bytes = ticket.bytes;
+            ticket.answer(Err(NotStored::of(&error, topic, bytes)));
+        }
+    }
+}
+
+fn start(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(work);
+    started.map(drop).map_err(|source| StartError::Thread { thread: name, source })
+}

@@ -1,0 +1,82 @@
+//! The settings of the producer, each with its reason. They follow from the config, and from the files of user and password that it names.
+
+use crate::{
+    ground::settings::{METADATA_REFRESH, probe_settings},
+    producer::{BATCH_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, sender::ProducerLimits},
+};
+use sluice_gateway_config::{Kafka, SecretFileError};
+
+/// How long librdkafka waits for more messages of a partition. Chosen: a request waits for it, so it is much less than an acknowledgement
+/// takes under load, and enough for the messages of requests that arrive together.
+const LINGER_MILLIS: u32 = 5;
+
+/// The largest batch of several messages: librdkafka's default.
+const BATCH_BYTES_MAX: usize = 1_000_000;
+
+pub(super) fn producer_settings<'a>(
+    kafka: &'a Kafka,
+    client_id: &str,
+    limits: &ProducerLimits,
+) -> Result<Vec<(&'a str, String)>, SecretFileError> {
+    let timeout = limits.timeout.as_millis().to_string();
+    let mut settings = probe_settings(kafka)?;
+    settings.extend([
+        ("client.id", client_id.to_owned()),
+        // A request is answered once all in-sync replicas have it, and a retry inside librdkafka does not double it.
+        ("acks", "all".into()),
+        ("enable.idempotence", "true".into()),
+        ("compression.type", "zstd".into()),
+        ("linger.ms", LINGER_MILLIS.to_string()),
+        // The client of a request waits: it is told to send it again while it still listens.
+        ("message.timeout.ms", timeout),
+        // Gateways hold decompressed batches. Without this limit several messages would make a batch larger than each of them.
+        ("batch.size", limits.batch_bytes_max.min(BATCH_BYTES_MAX).to_string()),
+        // Checked before compression; the size of messages is decided before they come here. Room for key and framing.
+        (
+            "message.max.bytes",
+            limits
+                .batch_bytes_max
+                .saturating_add(BATCH_OVERHEAD_BYTES)
+                .clamp(1_000, 1_000_000_000)
+                .to_string(),
+        ),
+        // Larger than the room for messages before it, so that only that one can be full.
+        ("queue.buffering.max.messages", (limits.queue_bytes / MESSAGE_OVERHEAD_BYTES + 1).to_string()),
+        ("queue.buffering.max.kbytes", (limits.queue_bytes / 1024 + 1).to_string()),
+        // The topic is made by whoever owns it, with its partitions and replicas.
+        ("allow.auto.create.topics", "false".into()),
+        // How long messages wait for a topic that the brokers do not know.
+        ("topic.metadata.propagation.max.ms", "5000".into()),
+        ("topic.metadata.refresh.interval.ms", METADATA_REFRESH.as_millis().to_string()),
+    ]);
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ground::settings::tests::kafka;
+    use rdkafka::{ClientConfig, producer::BaseProducer};
+    use sluice_gateway_config::kafka_properties::owner;
+    use std::time::Duration;
+
+    #[test]
+    fn the_settings_are_accepted_and_named_once() {
+        let kafka = kafka();
+        for (queue_bytes, batch_bytes_max) in [(1 << 20, 64 << 10), (1 << 30, 256 << 20)] {
+            let limits = ProducerLimits { queue_bytes, batch_bytes_max, timeout: Duration::from_secs(8) };
+            let mut config = ClientConfig::new();
+            for (name, value) in producer_settings(&kafka, "edge", &limits).unwrap() {
+                assert!(config.get(name).is_none(), "{name} is set twice");
+                config.set(name, value);
+                let is_ours = !kafka.properties.contains_key(name);
+                assert!(
+                    !is_ours || owner(name).is_some(),
+                    "{name} is set by us, and a config may set it too"
+                );
+            }
+            let producer: Result<BaseProducer, _> = config.create();
+            producer.unwrap();
+        }
+    }
+}

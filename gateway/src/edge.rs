@@ -1,0 +1,31 @@
+//! The edge: OTLP requests become messages of the pipeline's topic.
+//!
+//! A process of its own, `sluice-gateway edge`. It has no consumer, no table and no volume, and shares only the ground with the gateway.
+//!
+//! ```text
+//!  clients -- gRPC, HTTP --> otlp_server (io) --> acceptor --> splitting (split-N) --> producer (gateway/kafka) --> topic
+//!     ^                          |  permits           |  tenants                           |
+//!     `---- answer --------------'<------ acknowledged, or come again ---------------------'
+//! ```
+//!
+//! | file | is |
+//! | --- | --- |
+//! | [`run`] | builds the parts, and starts the threads |
+//! | [`ending`] | stops them in order |
+//! | [`serving`] | the OTLP server: its config, its limits and what it logs |
+//! | [`acceptor`] | a request from its body to its answer |
+//! | [`tenants`] | what each tenant may send |
+//! | [`splitting`] | the threads that make messages of requests |
+//! | [`metrics`] | all metrics, created once |
+//! | [`status`] | probes and metrics over HTTP |
+//!
+//! Limits: the parts of [`sluice_gateway_config::edge_budget`]. What it promises: EDGE.md.
+
+pub mod acceptor;
+pub mod ending;
+pub mod metrics;
+pub mod run;
+pub mod serving;
+pub mod splitting;
+pub mod status;
+pub mod tenants;

@@ -1,0 +1,197 @@
+//! A request from its body to its answer.
+//!
+//! ```text
+//!  server (io) -- body --> tenant's limit --> queue --> split-N: split, send --> producer --> acknowledged --> answer
+//!                            |                 |            |                       |
+//!                            over: come again  full: again  malformed, too large    not stored: come again
+//! ```
+//!
+//! Owner: tasks of `io`, one a request. They wait, and do no work on the body. The server's permit for the body is held until the answer.
+//!
+//! A request that gets an error may be stored in part or as a whole: brokers may have a message that was not acknowledged in time. A client
+//! that sends it again stores those spans twice. Delivery is at least once.
+
+use crate::edge::{
+    metrics::{EdgeMetrics, Refusal},
+    splitting::{Job, Refused, Sent, Terms},
+    tenants::{Measure, OverLimit, Tenants},
+};
+use crossbeam_channel::{Sender, TrySendError};
+use prometheus::IntGauge;
+use sluice_kafka::producer::{NotStored, Producer};
+use sluice_otlp_server::Request;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::oneshot,
+    time::{Instant as TokioInstant, timeout_at},
+};
+
+/// When a client should come again if nothing but room is missing. Chosen: a queue of memory drains in less.
+pub const BUSY_AFTER: Duration = Duration::from_secs(1);
+
+/// The same if Kafka did not answer, or refuses. Chosen: brokers restart in seconds.
+pub const KAFKA_AFTER: Duration = Duration::from_secs(5);
+
+/// How much longer than a message may be under way a request waits for its answer: librdkafka looks for late messages every second.
+const ANSWER_SLACK: Duration = Duration::from_secs(2);
+
+/// What a request is answered with if Kafka has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// Spans that were rejected for good.
+    pub rejected_spans: u64,
+    /// Why; empty without any.
+    pub message: String,
+}
+
+/// What a request is answered with otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Untaken {
+    /// It cannot be read.
+    Malformed(String),
+    /// It is too large.
+    TooLarge(String),
+    /// Its tenant sends more than it may.
+    TenantLimit(OverLimit),
+    /// It can be sent again.
+    Retry { after: Duration, why: String },
+}
+
+/// Takes requests.
+pub struct Edge {
+    pub producer: Producer,
+    pub jobs: Sender<Job>,
+    pub tenants: Mutex<Tenants>,
+    pub metrics: Arc<EdgeMetrics>,
+    /// How long a message may be under way.
+    pub timeout: Duration,
+}
+
+/// Counts a request while it is under way.
+struct InFlight<'a>(&'a IntGauge);
+
+impl<'a> InFlight<'a> {
+    fn begin(gauge: &'a IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Edge {
+    /// Stores a request in Kafka.
+    ///
+    /// # Errors
+    /// [`Untaken`], which decides what the client does next.
+    pub async fn take(&self, mut request: Request) -> Result<Taken, Untaken> {
+        let (begun, bytes) = (Instant::now(), request.body.len() as u64);
+        let tenant = request.tenant.take().unwrap_or_default();
+        let _in_flight = InFlight::begin(&self.metrics.requests_in_flight);
+        let Some(partitions) = self.producer.partitions() else {
+            self.metrics.refuse(Refusal::NoTopic);
+            let why = self.producer.problem().unwrap_or_else(|| "the topic is not known yet".to_owned());
+            return Err(Untaken::Retry { after: KAFKA_AFTER, why });
+        };
+        self.admit(&tenant, bytes, begun)?;
+        let sent = self.split(request, partitions).await?;
+        self.tenants().count_spans(&tenant, sent.spans);
+        self.metrics.split_seconds.observe(begun.elapsed().as_secs_f64());
+        let Sent { receipt, permit: _permit, spans, spans_too_large, messages, made_bytes, .. } = sent;
+        let Ok(stored) = timeout_at(self.deadline(ANSWER_SLACK), receipt).await else {
+            return Err(self.not_stored(&NotStored::Ended));
+        };
+        stored.map_err(|failure| self.not_stored(&failure))?;
+        self.metrics.produce_seconds.observe(begun.elapsed().as_secs_f64());
+        self.metrics.requests.inc();
+        self.metrics.request_bytes.inc_by(bytes);
+        self.metrics.spans.inc_by(spans.saturating_sub(spans_too_large));
+        self.metrics.messages.inc_by(messages);
+        self.metrics.message_bytes.inc_by(made_bytes);
+        self.metrics.spans_rejected.with_label_values(&["too_large"]).inc_by(spans_too_large);
+        Ok(Taken {
+            rejected_spans: spans_too_large,
+            message: too_large(spans_too_large, sent.largest_bytes, sent.single_bytes_max),
+        })
+    }
+
+    fn tenants(&self) -> std::sync::MutexGuard<'_, Tenants> {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn deadline(&self, slack: Duration) -> TokioInstant {
+        TokioInstant::now() + self.timeout + slack
+    }
+
+    fn admit(&self, tenant: &str, bytes: u64, now: Instant) -> Result<(), Untaken> {
+        let admitted = self.tenants().admit(tenant, bytes, now);
+        admitted.map_err(|over| {
+            self.metrics.refuse(match over.measure {
+                Measure::Spans => Refusal::TenantSpans,
+                Measure::Bytes => Refusal::TenantBytes,
+            });
+            Untaken::TenantLimit(over)
+        })
+    }
+
+    /// Has a thread split the request and pass its messages to the producer.
+    async fn split(&self, request: Request, partitions: u32) -> Result<Sent, Untaken> {
+        let (answer, worked) = oneshot::channel();
+        let deadline = self.deadline(Duration::ZERO);
+        let job = Job { request, terms: Terms { partitions, deadline }, answer };
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.jobs.try_send(job) {
+            return Err(self.busy("too many requests wait"));
+        }
+        match timeout_at(deadline, worked).await {
+            Ok(Ok(Ok(sent))) => Ok(sent),
+            Ok(Ok(Err(Refused::Malformed(why)))) => {
+                self.metrics.refuse(Refusal::Malformed);
+                Err(Untaken::Malformed(why))
+            }
+            Ok(Ok(Err(Refused::TooLarge(why)))) => {
+                self.metrics.refuse(Refusal::TooLarge);
+                Err(Untaken::TooLarge(why))
+            }
+            Ok(Ok(Err(Refused::NoMemory))) => Err(self.busy("no memory to rewrite JSON is free")),
+            // The thread did not come to it in time, or the process is ending.
+            Err(_) | Ok(Err(_)) => Err(self.busy("no thread was free in time")),
+        }
+    }
+
+    fn busy(&self, why: &str) -> Untaken {
+        self.metrics.refuse(Refusal::Busy);
+        Untaken::Retry { after: BUSY_AFTER, why: why.to_owned() }
+    }
+
+    fn not_stored(&self, failure: &NotStored) -> Untaken {
+        self.metrics.refuse_stored(failure);
+        let after = match failure {
+            NotStored::NoRoom | NotStored::Ended | NotStored::TooLarge { .. } => BUSY_AFTER,
+            _ => KAFKA_AFTER,
+        };
+        Untaken::Retry { after, why: failure.to_string() }
+    }
+}
+
+/// Why spans were rejected; empty if none was.
+fn too_large(spans: u64, largest: usize, single_bytes_max: usize) -> String {
+    if spans == 0 {
+        return String::new();
+    }
+    format!(
+        "{spans} spans are larger than the {single_bytes_max} bytes that a Kafka message of this topic may have, with their resource and \
+         scope: up to {largest} bytes; send smaller attributes, or increase the topic's max.message.bytes and \
+         source.kafka.recordBatchBytesMax"
+    )
+}
+
+#[cfg(test)]
+#[path = "acceptor_tests.rs"]
+mod tests;

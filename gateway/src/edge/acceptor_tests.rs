@@ -1,0 +1,226 @@
+//! Requests in front of librdkafka's mock cluster, which can be away on demand.
+
+use super::*;
+use crate::edge::{
+    splitting::{self, SplittingDeps, key},
+    tenants::TenantRates,
+};
+use bytes::Bytes;
+use rdkafka::{
+    ClientConfig, Message as _, Offset, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer as _},
+    mocking::MockCluster,
+    producer::DefaultProducerContext,
+};
+use sluice_gateway_config::{Kafka, parse};
+use sluice_kafka::producer::{ProducerLimits, partition_of};
+use sluice_otlp_server::{ByteBudget, Encoding};
+use tokio::runtime::Handle;
+
+/// A mock takes milliseconds; a busy machine some seconds.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+const PARTITIONS: u32 = 4;
+
+const CONFIG: &str = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 256MiB}, \
+                      source: {kafka: {bootstrapServers: ['k:9092'], topics: [spans], consumerGroup: g}}, \
+                      sink: {clickhouse: {endpoints: ['http://h:8123'], database: d, table: t}}}";
+
+/// Bytes of all permits.
+const BUDGET: u64 = 40 << 20;
+
+struct Scene {
+    mock: MockCluster<'static, DefaultProducerContext>,
+    edge: Edge,
+    budget: ByteBudget,
+}
+
+impl Scene {
+    async fn open(rates: TenantRates, timeout: Duration) -> Self {
+        let mock = MockCluster::new(1).unwrap();
+        mock.create_topic("spans", 4, 1).unwrap();
+        let config = parse::from_yaml(CONFIG).unwrap();
+        let kafka = Kafka { bootstrap_servers: vec![mock.bootstrap_servers()], ..config.source.kafka };
+        let limits = ProducerLimits { queue_bytes: 1 << 20, batch_bytes_max: 64 << 10, timeout };
+        let producer = Producer::start(&kafka, "spans", "edge", limits).unwrap();
+        let deps = SplittingDeps {
+            producer: producer.clone(),
+            target_bytes: 1_000,
+            request_bytes_max: 1 << 20,
+            json_bytes_max: 1 << 20,
+            io: Handle::current(),
+        };
+        let jobs = splitting::start(2, &deps).unwrap();
+        let edge = Edge {
+            producer,
+            jobs,
+            tenants: Mutex::new(Tenants::new(rates, 10)),
+            metrics: EdgeMetrics::new(&[]),
+            timeout,
+        };
+        let begun = Instant::now();
+        while edge.producer.partitions() != Some(PARTITIONS) {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", edge.producer.problem());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Self { mock, edge, budget: ByteBudget::new(BUDGET) }
+    }
+
+    async fn take(&self, body: Vec<u8>, tenant: &str) -> Result<Taken, Untaken> {
+        self.take_in(body, Encoding::Protobuf, tenant).await
+    }
+
+    async fn take_in(&self, body: Vec<u8>, encoding: Encoding, tenant: &str) -> Result<Taken, Untaken> {
+        let permit = self.budget.try_take(body.len()).unwrap();
+        let tenant = Some(tenant.to_owned()).filter(|tenant| !tenant.is_empty());
+        let taken = self.edge.take(Request { body: Bytes::from(body), encoding, tenant, permit }).await;
+        assert_eq!(self.budget.used_bytes(), 0, "the permit is free again");
+        taken
+    }
+
+    fn refused(&self, reason: &str) -> u64 {
+        self.edge.metrics.refused.with_label_values(&[reason]).get()
+    }
+
+    /// Values of so many messages, each with its key and partition.
+    fn read(&self, messages: usize) -> Vec<(Vec<u8>, i32, Vec<u8>)> {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", self.mock.bootstrap_servers())
+            .set("group.id", "test")
+            .create()
+            .unwrap();
+        let mut list = TopicPartitionList::new();
+        for partition in 0..4 {
+            list.add_partition_offset("spans", partition, Offset::Beginning).unwrap();
+        }
+        consumer.assign(&list).unwrap();
+        let (mut found, begun) = (Vec::new(), Instant::now());
+        while found.len() < messages {
+            assert!(begun.elapsed() < PATIENCE, "{} of {messages} messages", found.len());
+            let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) else { continue };
+            let of = |bytes: Option<&[u8]>| bytes.unwrap_or_default().to_vec();
+            found.push((of(message.key()), message.partition(), of(message.payload())));
+        }
+        found
+    }
+}
+
+/// A field of protobuf.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    let mut length = content.len();
+    while length >= 0x80 {
+        field.push(u8::try_from(length & 0x7F).unwrap() | 0x80);
+        length >>= 7;
+    }
+    field.push(u8::try_from(length).unwrap());
+    [field, content.to_vec()].concat()
+}
+
+/// A request with a span of each of these traces, with so many bytes in its name.
+fn request(traces: &[(u8, usize)]) -> Vec<u8> {
+    let span = |&(trace, name): &(u8, usize)| {
+        let ids = [field(1, &[trace; 16]), field(2, &[trace; 8])].concat();
+        field(2, &[ids, field(5, &vec![b'n'; name])].concat())
+    };
+    let spans: Vec<u8> = traces.iter().flat_map(span).collect();
+    field(1, &field(2, &spans))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_answered_once_kafka_has_all_of_its_messages() {
+    let scene = Scene::open(TenantRates::default(), Duration::from_secs(30)).await;
+    let traces: Vec<_> = (1..=40).map(|trace| (trace, 200)).collect();
+    let taken = scene.take(request(&traces), "").await.unwrap();
+    assert_eq!(taken, Taken { rejected_spans: 0, message: String::new() });
+    let messages = usize::try_from(scene.edge.metrics.messages.get()).unwrap();
+    let found = scene.read(messages);
+    let mut spans = 0;
+    for (key_found, partition, value) in found {
+        assert!(value.len() <= 1_000);
+        assert_eq!(partition_of(&key_found, PARTITIONS), u32::try_from(partition).unwrap());
+        spans += sluice_otlp::validate(&value).unwrap();
+    }
+    assert_eq!((spans, scene.edge.metrics.spans.get()), (40, 40));
+    assert_eq!(scene.edge.metrics.requests_in_flight.get(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_becomes_protobuf_and_a_request_without_spans_is_a_success() {
+    let scene = Scene::open(TenantRates::default(), Duration::from_secs(30)).await;
+    let json = br#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0B0B0B0B0B0B0B0B0B0B0B0B0B0B0B0B","spanId":"0000000000000001"}]}]}]}"#;
+    scene.take_in(json.to_vec(), Encoding::Json, "").await.unwrap();
+    let found = scene.read(1);
+    assert_eq!((found[0].0.as_slice(), sluice_otlp::validate(&found[0].2)), (&key(&[11; 16])[..], Ok(1)));
+    for (body, encoding) in
+        [(&b""[..], Encoding::Protobuf), (b"{}", Encoding::Json), (b"\x0A\x00", Encoding::Protobuf)]
+    {
+        let taken = scene.take_in(body.to_vec(), encoding, "").await;
+        assert_eq!(taken, Ok(Taken { rejected_spans: 0, message: String::new() }));
+    }
+    assert_eq!(scene.edge.metrics.messages.get(), 1);
+    let large = vec![b' '; (1 << 20) + 1];
+    let refused = scene.take_in(large, Encoding::Json, "").await;
+    assert!(matches!(&refused, Err(Untaken::TooLarge(why)) if why.contains("send protobuf")), "{refused:?}");
+    let permit = scene.budget.try_take(json.len()).unwrap();
+    let _rest = scene.budget.try_take(usize::try_from(BUDGET - scene.budget.used_bytes()).unwrap()).unwrap();
+    let request = Request { body: Bytes::from_static(json), encoding: Encoding::Json, tenant: None, permit };
+    assert!(matches!(scene.edge.take(request).await, Err(Untaken::Retry { after: BUSY_AFTER, .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_refused_whole_and_a_span_that_is_too_large_alone() {
+    let scene = Scene::open(TenantRates::default(), Duration::from_secs(30)).await;
+    let mut cut_short = request(&[(1, 10), (2, 10)]);
+    cut_short.pop();
+    let refused = scene.take(cut_short, "").await.unwrap_err();
+    assert!(matches!(&refused, Untaken::Malformed(why) if why.contains("malformed OTLP")), "{refused:?}");
+    assert_eq!((scene.refused("malformed"), scene.edge.metrics.messages.get()), (1, 0));
+    let taken = scene.take(request(&[(1, 10), (2, 70_000), (3, 10)]), "").await.unwrap();
+    assert_eq!(taken.rejected_spans, 1);
+    for said in ["1 spans are larger than the 64512 bytes", "max.message.bytes", "recordBatchBytesMax"] {
+        assert!(taken.message.contains(said), "{}", taken.message);
+    }
+    assert_eq!(scene.edge.metrics.spans.get(), 2);
+    let many =
+        field(1, &field(2, &field(2, &[field(1, &[1; 16]), field(2, &[1; 8])].concat()).repeat(300_000)));
+    assert!(matches!(scene.take(many, "").await, Err(Untaken::TooLarge(why)) if why.contains("fewer spans")));
+    assert_eq!(scene.refused("too_large"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_over_its_limit_is_told_so_and_others_are_taken() {
+    let rates = TenantRates { spans: Some(1), bytes: None };
+    let scene = Scene::open(rates, Duration::from_secs(30)).await;
+    scene.take(request(&[(1, 1); 20]), "a").await.unwrap();
+    let Err(Untaken::TenantLimit(over)) = scene.take(request(&[(1, 1)]), "a").await else {
+        panic!("it was taken")
+    };
+    assert!(over.to_string().starts_with("tenant \"a\": more than the limit of 1 spans a second"), "{over}");
+    assert_eq!(scene.refused("tenant_spans"), 1);
+    scene.take(request(&[(1, 1)]), "b").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn brokers_that_are_away_get_no_success_and_nothing_is_held_for_ever() {
+    let scene = Scene::open(TenantRates::default(), Duration::from_secs(1)).await;
+    scene.mock.broker_down(1).unwrap();
+    let refused = scene.take(request(&[(1, 10)]), "").await.unwrap_err();
+    assert!(matches!(refused, Untaken::Retry { after: KAFKA_AFTER, .. }), "{refused:?}");
+    assert_eq!(scene.refused("kafka_timed_out"), 1);
+    assert_eq!(scene.edge.producer.queued_bytes(), 0, "its room is free again");
+    scene.mock.broker_up(1).unwrap();
+    let begun = Instant::now();
+    while scene.take(request(&[(1, 10)]), "").await.is_err() {
+        assert!(begun.elapsed() < PATIENCE, "it does not recover");
+    }
+}
+
+#[test]
+fn the_client_is_told_how_many_spans_were_rejected_and_what_helps() {
+    assert_eq!(too_large(0, 0, 7), "");
+    let text = too_large(2, 1_100_000, 1_047_552);
+    for said in ["2 spans are larger than the 1047552 bytes", "up to 1100000 bytes", "max.message.bytes"] {
+        assert!(text.contains(said), "{text}");
+    }
+}

@@ -1,0 +1,161 @@
+//! Builds the parts of an edge, starts its threads, and stops them at a signal.
+//!
+//! Threads: the main thread (this file; it waits), `io` (server, admin, answers), `split-N` (requests into messages), `produce` and `topic`
+//! (the producer). Order of the shutdown: [`ending`].
+
+use crate::{
+    admin::server::listen,
+    edge::{
+        acceptor::Edge,
+        ending::{self, PRODUCE_TIMEOUT, Serving},
+        metrics::EdgeMetrics,
+        serving,
+        splitting::{self, SplittingDeps},
+        status::{self, Status},
+        tenants::{TenantRates, Tenants},
+    },
+};
+use anyhow::Context as _;
+use sluice_gateway_config::{ByteSize, CheckedEdgeConfig, EdgeConfig, edge_budget::EdgeBudget};
+use sluice_kafka::producer::{Producer, ProducerLimits};
+use sluice_otlp_server::{ByteBudget, Counters};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
+};
+
+/// Tenants whose limits are kept. Chosen: about 2 MiB with long names.
+const TENANTS_MAX: usize = 4_096;
+
+/// Runs the edge until SIGTERM.
+///
+/// # Errors
+/// If a part cannot be started, at a second signal, and if requests have no answer at the deadline.
+pub fn run(checked: &CheckedEdgeConfig, budget: &EdgeBudget) -> anyhow::Result<()> {
+    let config = checked.config();
+    let io = runtime(config)?;
+    // Must come before any wait: the kernel drops signals without a handler for the first process of a container.
+    let mut signals = io.block_on(async { Signals::watch() })?;
+    let metrics = EdgeMetrics::new(&budget.parts());
+    let edge = Arc::new(build(config, budget, &metrics, &io)?);
+    let (permits, counters) = (ByteBudget::new(budget.requests.get()), Arc::<Counters>::default());
+    let admin = io
+        .block_on(listen(checked.admin()))
+        .with_context(|| format!("cannot listen on {} for metrics and probes", checked.admin()))?;
+    let (of_permits, of_tenants) = (permits.clone(), edge.clone());
+    let status = Arc::new(Status {
+        metrics,
+        producer: edge.producer.clone(),
+        request_bytes: Box::new(move || of_permits.used_bytes()),
+        counters: counters.clone(),
+        tenants: Box::new(move || of_tenants.tenants.lock().unwrap_or_else(PoisonError::into_inner).len()),
+        is_ending: AtomicBool::new(false),
+    });
+    let listen = admin.local_addr().context("the address of the admin server")?;
+    io.spawn(status::serve(admin, status.clone()));
+    let server = io.block_on(serving::bind(checked, edge.clone(), permits, counters))?;
+    let (grpc, http) = (shown(server.grpc_address()), shown(server.http_address()));
+    let pipeline = format!("{}/{}", config.pipeline.namespace, config.pipeline.name);
+    tracing::info!(%pipeline, %listen, %grpc, %http, "the edge starts");
+
+    let (stop, stopped) = oneshot::channel::<()>();
+    let under_way = io.spawn(server.serve(async { drop(stopped.await) }));
+    io.block_on(signals.next());
+    let (serving, deadline) = (Serving { stop, under_way }, config.shutdown.deadline.to_std());
+    let ended = io.block_on(async {
+        tokio::select! {
+            ended = ending::end(&status.is_ending, serving, deadline, edge.producer.flushed()) => ended,
+            () = signals.next() => Err(anyhow::anyhow!(
+                "stopped by a second signal before every request had its answer; clients send those again"
+            )),
+        }
+    });
+    // Answers to the kubelet are the only tasks left.
+    io.shutdown_background();
+    ended
+}
+
+/// An address for the log; `off` without one.
+fn shown(address: Option<SocketAddr>) -> String {
+    address.map_or_else(|| "off".to_owned(), |address| address.to_string())
+}
+
+fn runtime(config: &EdgeConfig) -> anyhow::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(config.workers as usize)
+        .thread_name("io")
+        .enable_all()
+        .build()
+        .context("cannot start the I/O runtime")
+}
+
+fn build(
+    config: &EdgeConfig,
+    budget: &EdgeBudget,
+    metrics: &Arc<EdgeMetrics>,
+    io: &Runtime,
+) -> anyhow::Result<Edge> {
+    let bytes = |size: ByteSize| usize::try_from(size.get()).unwrap_or(usize::MAX);
+    let limits = ProducerLimits {
+        queue_bytes: bytes(budget.queue()),
+        batch_bytes_max: bytes(config.kafka.record_batch_bytes_max),
+        timeout: PRODUCE_TIMEOUT,
+    };
+    let producer =
+        Producer::start(&config.kafka.connection(), &config.kafka.topic, &client_id(config), limits)?;
+    let deps = SplittingDeps {
+        producer: producer.clone(),
+        target_bytes: bytes(config.kafka.message_bytes_target),
+        request_bytes_max: bytes(config.limits.decompressed_bytes_max),
+        // Beside the body, twice as much is taken for rewriting it.
+        json_bytes_max: bytes(budget.requests) / 3,
+        io: io.handle().clone(),
+    };
+    let jobs =
+        splitting::start(config.workers as usize, &deps).context("cannot start a thread that splits")?;
+    let rates = config.tenants.as_ref().map_or_else(TenantRates::default, |tenants| TenantRates {
+        spans: tenants.spans_per_second,
+        bytes: tenants.bytes_per_second.map(ByteSize::get),
+    });
+    Ok(Edge {
+        producer,
+        jobs,
+        tenants: Mutex::new(Tenants::new(rates, TENANTS_MAX)),
+        metrics: metrics.clone(),
+        timeout: PRODUCE_TIMEOUT,
+    })
+}
+
+/// What brokers log and report: the pod, or the pipeline.
+fn client_id(config: &EdgeConfig) -> String {
+    let pod = std::env::var("POD_NAME").ok().filter(|name| !name.is_empty());
+    format!("sluice-edge-{}", pod.unwrap_or_else(|| config.pipeline.name.clone()))
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn watch() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("cannot watch SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("cannot watch SIGINT")?,
+        })
+    }
+
+    /// The next one, which may have come before.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Whether the edge lives and is ready, and its metrics: over HTTP/1.1, for the kubelet and Prometheus.
+//!
+//! | request | answers |
+//! | --- | --- |
+//! | `GET /livez` | 200 while the process runs |
+//! | `GET /readyz` | 200; 503 with the reason while the topic does not exist, the brokers refuse the login, no broker has answered yet, or the process is ending |
+//! | `GET /metrics` | Prometheus' text |
+//!
+//! Brokers that are away later leave the edge ready: a request then gets an answer that says when to come again, which no client gets from
+//! a Service without endpoints. Nothing here accepts commands. Limits: [`CONNECTIONS_MAX`] connections, [`HEADER_TIMEOUT`] each.
+
+use crate::{admin::health::resident_bytes, edge::metrics::EdgeMetrics};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Method, Request, Response, StatusCode,
+    header::{ALLOW, CONTENT_TYPE, HeaderValue},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use sluice_kafka::producer::Producer;
+use sluice_otlp_server::Counters;
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{net::TcpListener, sync::Semaphore};
+
+/// Concurrent connections. The kubelet and Prometheus need two; the rest is for people.
+const CONNECTIONS_MAX: usize = 32;
+
+/// A connection that sends no request within this time is closed.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to wait when a connection cannot be accepted, most likely because there are no file descriptors left.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Prometheus' text format, which browsers show as plain text.
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+/// What answers are made of.
+pub struct Status {
+    pub metrics: Arc<EdgeMetrics>,
+    pub producer: Producer,
+    /// Bytes of the requests under way.
+    pub request_bytes: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// What the server has counted.
+    pub counters: Arc<Counters>,
+    /// Tenants whose limits are kept.
+    pub tenants: Box<dyn Fn() -> usize + Send + Sync>,
+    pub is_ending: AtomicBool,
+}
+
+impl Status {
+    /// Why the edge is not ready.
+    pub fn not_ready_reason(&self) -> Option<String> {
+        if self.is_ending.load(Ordering::Relaxed) {
+            return Some("the edge is ending".to_owned());
+        }
+        self.producer.problem()
+    }
+
+    /// The metrics, with those that are read rather than counted.
+    fn text(&self) -> prometheus::Result<String> {
+        let Self { metrics, producer, .. } = self;
+        let used = |part, bytes: Option<i64>| {
+            if let Some(bytes) = bytes {
+                metrics.memory_used_bytes.with_label_values(&[part]).set(bytes);
+            }
+        };
+        metrics.server.show(&self.counters);
+        used("requests", i64::try_from((self.request_bytes)()).ok());
+        used("messages", i64::try_from(producer.queued_bytes()).ok());
+        used("process", resident_bytes());
+        metrics.partitions.set(producer.partitions().map_or(0, i64::from));
+        metrics.message_bytes_max.set(count(producer.size_limits().single_bytes_max));
+        metrics.tenants.set(count((self.tenants)()));
+        metrics.ready.set(i64::from(self.not_ready_reason().is_none()));
+        if let Some(counts) = producer.token_counts() {
+            metrics.tokens.show(counts.granted, counts.failed, counts.expires_ms);
+        }
+        metrics.text()
+    }
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Serves until the process ends.
+pub async fn serve(listener: TcpListener, status: Arc<Status>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
+        let status = status.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request| {
+                let answer = answer(&request, &status);
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            let served = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "a connection to the admin server ended early");
+            }
+            drop(permit);
+        });
+    }
+}
+
+fn answer<B>(request: &Request<B>, status: &Status) -> Response<Full<Bytes>> {
+    let path = request.uri().path();
+    if !matches!(path, "/metrics" | "/livez" | "/readyz") {
+        return response(
+            StatusCode::NOT_FOUND,
+            format!("unknown path {path}; use /metrics, /livez or /readyz\n"),
+        );
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, "use GET\n".to_owned());
+        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+        return refused;
+    }
+    match path {
+        "/metrics" => match status.text() {
+            Ok(text) => response(StatusCode::OK, text),
+            Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        },
+        "/readyz" => match status.not_ready_reason() {
+            None => response(StatusCode::OK, "ok\n".to_owned()),
+            Some(reason) => response(StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
+        },
+        _ => response(StatusCode::OK, "ok\n".to_owned()),
+    }
+}
+
+fn response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, TEXT);
+    response
+}

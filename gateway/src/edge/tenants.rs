@@ -1,0 +1,288 @@
+//! What each tenant may send: spans and bytes a second.
+//!
+//! A tenant has a bucket for spans and one for bytes. A request is taken while both have something in them, and takes what it has, also
+//! below zero: so a request that is larger than a bucket is taken now and then, and the rate holds on average. A bucket holds what may be
+//! sent in [`BURST`].
+//!
+//! Owner: the edge, behind one lock that a request takes twice. Time is an argument. Limits: the named maximum of tenants; above it the one
+//! that has sent nothing for the longest time is forgotten, and starts with full buckets again.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long a tenant that was quiet may send above its rate, at twice that rate. Chosen: clients send batches every few seconds.
+pub const BURST: Duration = Duration::from_secs(5);
+
+/// The longest wait that is asked of a client. Chosen: clients give up on longer ones.
+const WAIT_MAX: Duration = Duration::from_mins(1);
+
+/// What a tenant may send a second; `None` for no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TenantRates {
+    pub spans: Option<u64>,
+    pub bytes: Option<u64>,
+}
+
+/// Which limit a tenant has reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    Spans,
+    Bytes,
+}
+
+impl Measure {
+    /// Its metric label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Spans => "spans",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
+/// A tenant has sent too much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverLimit {
+    pub tenant: String,
+    pub measure: Measure,
+    /// The limit.
+    pub per_second: u64,
+    /// When to send again.
+    pub after: Duration,
+}
+
+impl fmt::Display for OverLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tenant, measure, per_second, after } = self;
+        let of = if tenant.is_empty() {
+            "requests without a tenant".to_owned()
+        } else {
+            format!("tenant {tenant:?}")
+        };
+        write!(
+            f,
+            "{of}: more than the limit of {per_second} {} a second; send again in {:.1} s",
+            measure.label(),
+            after.as_secs_f64()
+        )
+    }
+}
+
+/// How much of a rate is left, in spans or bytes times [`SCALE`].
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    left: i128,
+    at: Instant,
+}
+
+/// A second in nanoseconds: buckets count in billionths of a span or byte, so that nothing is lost by rounding.
+const SCALE: i128 = 1_000_000_000;
+
+impl Bucket {
+    fn full(rate: u64, now: Instant) -> Self {
+        Self { left: capacity(rate), at: now }
+    }
+
+    fn fill(&mut self, rate: u64, now: Instant) {
+        let passed = now.saturating_duration_since(self.at);
+        self.at = self.at.max(now);
+        let more = i128::try_from(passed.as_nanos()).unwrap_or(i128::MAX).saturating_mul(i128::from(rate));
+        self.left = self.left.saturating_add(more).min(capacity(rate));
+    }
+
+    fn take(&mut self, count: u64) {
+        self.left = self.left.saturating_sub(i128::from(count).saturating_mul(SCALE));
+    }
+
+    /// How long until something is in it.
+    fn wait(&self, rate: u64) -> Option<Duration> {
+        if self.left > 0 {
+            return None;
+        }
+        let nanos =
+            self.left.saturating_neg().checked_div(i128::from(rate)).unwrap_or(i128::MAX).saturating_add(1);
+        Some(u64::try_from(nanos).map_or(WAIT_MAX, Duration::from_nanos).min(WAIT_MAX))
+    }
+}
+
+fn capacity(rate: u64) -> i128 {
+    i128::from(rate).saturating_mul(SCALE).saturating_mul(i128::from(BURST.as_secs()))
+}
+
+/// A tenant's buckets, and its place in the order of last requests.
+#[derive(Debug)]
+struct Tenant {
+    spans: Option<Bucket>,
+    bytes: Option<Bucket>,
+    last: u64,
+}
+
+/// The tenants that have sent lately.
+#[derive(Debug)]
+pub struct Tenants {
+    rates: TenantRates,
+    count_max: usize,
+    by_name: HashMap<Arc<str>, Tenant>,
+    /// Tenants by their last request.
+    order: BTreeMap<u64, Arc<str>>,
+    /// Requests so far.
+    requests: u64,
+}
+
+impl Tenants {
+    /// No tenants yet. `count_max` is at least 1.
+    pub fn new(rates: TenantRates, count_max: usize) -> Self {
+        let (by_name, order) = (HashMap::new(), BTreeMap::new());
+        Self { rates, count_max: count_max.max(1), by_name, order, requests: 0 }
+    }
+
+    /// Takes a request of so many bytes, or says why not. Its spans are not known yet.
+    ///
+    /// # Errors
+    /// [`OverLimit`] if the tenant has sent too many spans or bytes.
+    pub fn admit(&mut self, name: &str, bytes: u64, now: Instant) -> Result<(), OverLimit> {
+        let rates = self.rates;
+        if rates == TenantRates::default() {
+            return Ok(());
+        }
+        let tenant = self.touch(name, now);
+        let over = |bucket: &mut Option<Bucket>, rate: Option<u64>, measure| {
+            let (bucket, per_second) = (bucket.as_mut()?, rate?);
+            bucket.fill(per_second, now);
+            let after = bucket.wait(per_second)?;
+            Some(OverLimit { tenant: name.to_owned(), measure, per_second, after })
+        };
+        let spans = over(&mut tenant.spans, rates.spans, Measure::Spans);
+        let of_bytes = over(&mut tenant.bytes, rates.bytes, Measure::Bytes);
+        // The longer wait is the one that helps.
+        if let Some(over) = spans.into_iter().chain(of_bytes).max_by_key(|over| over.after) {
+            return Err(over);
+        }
+        if let Some(bucket) = &mut tenant.bytes {
+            bucket.take(bytes);
+        }
+        Ok(())
+    }
+
+    /// Counts the spans of a request that was taken.
+    pub fn count_spans(&mut self, name: &str, spans: u64) {
+        if let Some(bucket) = self.by_name.get_mut(name).and_then(|tenant| tenant.spans.as_mut()) {
+            bucket.take(spans);
+        }
+    }
+
+    /// How many tenants are known.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Whether no tenant is known.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// The tenant, who is the last in the order now.
+    fn touch(&mut self, name: &str, now: Instant) -> &mut Tenant {
+        let Self { rates, count_max, by_name, order, requests } = self;
+        *requests += 1;
+        let last = *requests;
+        let known = by_name.get(name).and_then(|tenant| order.remove(&tenant.last));
+        if known.is_none()
+            && by_name.len() >= *count_max
+            && let Some((_, oldest)) = order.pop_first()
+        {
+            by_name.remove(&oldest);
+        }
+        let name = known.unwrap_or_else(|| Arc::from(name));
+        order.insert(last, name.clone());
+        let full = |rate: Option<u64>| rate.map(|rate| Bucket::full(rate, now));
+        let tenant = by_name.entry(name).or_insert_with(|| Tenant {
+            spans: full(rates.spans),
+            bytes: full(rates.bytes),
+            last,
+        });
+        tenant.last = last;
+        tenant
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const RATES: TenantRates = TenantRates { spans: Some(100), bytes: Some(1_000) };
+
+    fn after(begin: Instant, millis: u64) -> Instant {
+        begin + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_tenant_that_has_sent_too_much_is_told_what_and_until_when_and_no_other_one_is() {
+        let begin = Instant::now();
+        let mut tenants = Tenants::new(RATES, 10);
+        assert_eq!(tenants.admit("a", 5_200, begin), Ok(()), "larger than the bucket");
+        let over = tenants.admit("a", 1, begin).unwrap_err();
+        assert_eq!((over.measure, over.per_second), (Measure::Bytes, 1_000));
+        assert_eq!(
+            over.to_string(),
+            "tenant \"a\": more than the limit of 1000 bytes a second; send again in 0.2 s"
+        );
+        assert_eq!(tenants.admit("b", 1, begin), Ok(()));
+        assert!(tenants.admit("a", 1, after(begin, 199)).is_err());
+        assert_eq!(tenants.admit("a", 1, after(begin, 202)), Ok(()));
+        tenants.count_spans("b", 2_000);
+        let over = tenants.admit("b", 1, begin).unwrap_err();
+        assert_eq!((over.measure, over.after.as_millis()), (Measure::Spans, 15_000));
+        tenants.count_spans("unknown", 1);
+        let none = OverLimit { tenant: String::new(), ..over };
+        assert!(none.to_string().starts_with("requests without a tenant: more than"), "{none}");
+    }
+
+    #[test]
+    fn without_limits_nothing_is_kept() {
+        let mut tenants = Tenants::new(TenantRates::default(), 10);
+        assert_eq!(tenants.admit("a", u64::MAX, Instant::now()), Ok(()));
+        assert!(tenants.is_empty());
+    }
+
+    #[test]
+    fn the_tenant_that_was_quiet_the_longest_is_forgotten() {
+        let begin = Instant::now();
+        let mut tenants = Tenants::new(RATES, 2);
+        for name in ["a", "b", "a", "c"] {
+            tenants.admit(name, 3_000, begin).unwrap();
+        }
+        assert_eq!(tenants.len(), 2);
+        assert!(tenants.admit("a", 1, begin).is_err(), "it was remembered");
+        assert_eq!(tenants.admit("b", 1, begin), Ok(()), "it begins again");
+    }
+
+    proptest! {
+        #[test]
+        fn over_time_a_tenant_gets_its_rate_and_a_burst(
+            steps in prop::collection::vec((0_u64..2_000, 1_u64..3_000), 1..200)
+        ) {
+            let begin = Instant::now();
+            let mut tenants = Tenants::new(TenantRates { spans: None, bytes: Some(1_000) }, 4);
+            let (mut now, mut taken, mut last) = (0, 0, 0);
+            for (millis, bytes) in steps {
+                now += millis;
+                match tenants.admit("a", bytes, after(begin, now)) {
+                    Ok(()) => (taken, last) = (taken + bytes, bytes),
+                    Err(over) => {
+                        let then = after(begin, now) + over.after;
+                        prop_assert!(tenants.admit("a", 0, then).is_ok() || over.after == WAIT_MAX);
+                        now += u64::try_from(over.after.as_millis()).unwrap() + 1;
+                    }
+                }
+            }
+            // Rate, burst, and the request that went below zero.
+            prop_assert!(taken <= now + BURST.as_secs() * 1_000 + last.max(3_000), "{} in {} ms", taken, now);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! From the user's contract to the edge's: each field of its config, and from which field of the spec it comes.
+
+use super::{gateway_config, logins, resources::Sized};
+use crate::ground::words::plural;
+use crate::names::{Names, OTLP_GRPC_PORT, OTLP_HTTP_PORT, secret_file};
+use sluice_crds::{
+    Edge, EdgeTenants, SecretUse, TracePipelineSpec,
+    security::{BASIC_USERS_KEY, BEARER_TOKENS_KEY, CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY_KEY},
+};
+use sluice_gateway_config as contract;
+use sluice_gateway_config::{
+    CONTRACT_VERSION, CheckedEdgeConfig, EdgeConfig, EdgeKafka, EdgeLimits, EdgeListen, Shutdown, Violations,
+    edge::ENDPOINTS_WAIT,
+    edge_budget::{EdgeBudget, EdgeSizing},
+};
+use std::str::FromStr;
+
+/// The most worker threads that the contract allows.
+const WORKERS_MAX: u32 = 64;
+
+/// The config of a pipeline's edge, or what is wrong with the spec.
+pub(crate) fn build(
+    names: &Names,
+    spec: &TracePipelineSpec,
+    edge: &Edge,
+    sized: &Sized,
+) -> Result<CheckedEdgeConfig, Violations> {
+    let mut found = Violations::default();
+    let limits = limits(edge, &mut found);
+    let tenants = edge.tenants.as_ref().map(|tenants| of_tenants(tenants, &mut found));
+    let kafka = kafka(spec, edge, &mut found);
+    let config = EdgeConfig {
+        contract_version: CONTRACT_VERSION,
+        pipeline: contract::Pipeline { namespace: names.namespace().into(), name: names.pipeline().into() },
+        listen: listen(edge),
+        limits: limits.unwrap_or_default(),
+        tenants,
+        kafka,
+        workers: sized.cores.min(WORKERS_MAX),
+        memory: contract::Memory { limit: sized.memory },
+        admin: contract::Admin::default(),
+        shutdown: Shutdown::default(),
+        log: contract::Log { level: gateway_config::log_level(spec).into(), ..contract::Log::default() },
+    };
+    found.or(())?;
+    let config = config.check().map_err(|found| of_spec(&found))?;
+    fits(&config)?;
+    Ok(config)
+}
+
+/// Whether the memory limit has room for the edge, divided as the edge itself divides it.
+fn fits(config: &CheckedEdgeConfig) -> Result<(), Violations> {
+    let mut found = Violations::default();
+    let sizing = EdgeSizing::of(config.config());
+    if let Err(shortfall) = EdgeBudget::divide(&sizing) {
+        let EdgeSizing { workers, request_bytes_max, decompressed_bytes_max, record_batch_bytes_max, .. } =
+            sizing;
+        found.add(
+            "spec.edge.resources.limits.memory",
+            format!(
+                "{shortfall} for {}, requests of {request_bytes_max} (decompressed {decompressed_bytes_max}) and batches of \
+                 {record_batch_bytes_max}: increase it, or lower requestBytesMax and decompressedBytesMax",
+                plural(workers, "worker")
+            ),
+        );
+    }
+    found.or(())
+}
+
+/// The termination grace period in seconds: for the cluster to learn that the pod ends, for the requests under way, and for the process to end.
+pub(crate) fn grace_seconds(config: &CheckedEdgeConfig) -> u64 {
+    let Shutdown { deadline } = config.config().shutdown;
+    (ENDPOINTS_WAIT.as_millis() + deadline.as_millis()) / 1_000 + gateway_config::LEAVE_SECONDS
+}
+
+/// The topic that spans are written to: the one that the spec names, else the first, which is the only one by a rule of the API server.
+pub(crate) fn topic<'a>(spec: &'a TracePipelineSpec, edge: &'a Edge) -> &'a str {
+    let first = spec.source.kafka.topics.first();
+    edge.topic.as_ref().or(first).map_or("", String::as_str)
+}
+
+fn read<T: FromStr>(text: &str, at: &str, found: &mut Violations) -> Option<T>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| found.add(at, error.to_string())).ok()
+}
+
+fn limits(edge: &Edge, found: &mut Violations) -> Option<EdgeLimits> {
+    let received = read(&edge.request_bytes_max, "spec.edge.requestBytesMax", found);
+    let decompressed = read(&edge.decompressed_bytes_max, "spec.edge.decompressedBytesMax", found);
+    let age = read(&edge.connection_age_max, "spec.edge.connectionAgeMax", found);
+    Some(EdgeLimits {
+        request_bytes_max: received?,
+        decompressed_bytes_max: decompressed?,
+        connection_age_max: age?,
+    })
+}
+
+fn of_tenants(tenants: &EdgeTenants, found: &mut Violations) -> contract::Tenants {
+    let bytes = tenants.bytes_per_second.as_ref();
+    contract::Tenants {
+        header: tenants.header.clone(),
+        spans_per_second: tenants.spans_per_second.map(u64::from),
+        bytes_per_second: bytes.and_then(|text| read(text, "spec.edge.tenants.bytesPerSecond", found)),
+    }
+}
+
+fn listen(edge: &Edge) -> EdgeListen {
+    let at = |port: i32| format!("0.0.0.0:{port}");
+    let file = |of, key: &str| secret_file(of, key);
+    EdgeListen {
+        grpc: edge.grpc.enabled.then(|| at(OTLP_GRPC_PORT)),
+        http: edge.http.enabled.then(|| at(OTLP_HTTP_PORT)),
+        tls: edge.tls.as_ref().map(|tls| contract::ServerTls {
+            certificate_file: file(SecretUse::EdgeCertificate, CERTIFICATE_KEY),
+            key_file: file(SecretUse::EdgeCertificate, PRIVATE_KEY_KEY),
+            client_ca_file: tls
+                .client_ca_secret_ref
+                .as_ref()
+                .map(|_| file(SecretUse::EdgeClientAuthorities, CA_KEY)),
+        }),
+        authentication: edge.authentication.as_ref().map(|clients| contract::Authentication {
+            bearer_tokens_file: clients
+                .bearer_tokens_secret_ref
+                .as_ref()
+                .map(|_| file(SecretUse::EdgeBearerTokens, BEARER_TOKENS_KEY)),
+            basic_users_file: clients
+                .basic_users_secret_ref
+                .as_ref()
+                .map(|_| file(SecretUse::EdgeBasicUsers, BASIC_USERS_KEY)),
+        }),
+    }
+}
+
+fn kafka(spec: &TracePipelineSpec, edge: &Edge, found: &mut Violations) -> EdgeKafka {
+    let kafka = &spec.source.kafka;
+    let topic = topic(spec, edge);
+    found.add_if(!kafka.topics.iter().any(|one| one == topic), "spec.edge.topic", || {
+        format!("{topic:?} is not one of source.kafka.topics: no gateway would read it")
+    });
+    found.add_if(gateway_config::format(spec) != contract::Format::OtlpProto, "spec.edge", || {
+        "writes OTLP in protobuf: set source.kafka.format to OtlpProto, or remove edge".into()
+    });
+    let target = read(&edge.message_bytes_target, "spec.edge.messageBytesTarget", found);
+    // What is wrong with it is said of gateways.
+    let batch = gateway_config::record_batch_bytes_max(spec, &mut Violations::default());
+    EdgeKafka {
+        bootstrap_servers: kafka.bootstrap_servers.clone(),
+        tls: gateway_config::tls(
+            kafka.tls.as_ref(),
+            SecretUse::KafkaAuthorities,
+            SecretUse::KafkaCertificate,
+        ),
+        sasl: kafka.sasl.as_ref().map(logins::sasl),
+        topic: topic.to_owned(),
+        message_bytes_target: target.unwrap_or(contract::ByteSize::bytes(0)),
+        record_batch_bytes_max: batch.unwrap_or(contract::ByteSize::bytes(0)),
+        properties: kafka.properties.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect(),
+    }
+}
+
+/// Violations of the config, said of the fields of the spec that they come from.
+fn of_spec(violations: &Violations) -> Violations {
+    let mut found = Violations::default();
+    for violation in violations {
+        found.add(spec_path(&violation.path), violation.message.clone());
+    }
+    found
+}
+
+fn spec_path(path: &str) -> String {
+    match path {
+        "memory.limit" => "spec.edge.resources.limits.memory".into(),
+        "workers" => "spec.edge.resources.requests.cpu".into(),
+        "log.level" => "spec.gateway.logLevel".into(),
+        "pipeline.name" | "pipeline.namespace" => path.replace("pipeline", "metadata"),
+        "kafka.topic" | "kafka.messageBytesTarget" => path.replace("kafka", "spec.edge"),
+        _ => {
+            let of_kafka = path.strip_prefix("kafka.").map(|field| format!("spec.source.kafka.{field}"));
+            let of_limits = path.strip_prefix("limits.").map(|field| format!("spec.edge.{field}"));
+            of_kafka.or(of_limits).unwrap_or_else(|| format!("spec.edge.{path}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_violation_names_the_field_of_the_spec() {
+        for (path, expected) in [
+            ("memory.limit", "spec.edge.resources.limits.memory"),
+            ("kafka.messageBytesTarget", "spec.edge.messageBytesTarget"),
+            ("kafka.bootstrapServers", "spec.source.kafka.bootstrapServers"),
+            ("limits.requestBytesMax", "spec.edge.requestBytesMax"),
+            ("tenants.header", "spec.edge.tenants.header"),
+            ("pipeline.name", "metadata.name"),
+        ] {
+            assert_eq!(spec_path(path), expected);
+        }
+    }
+}
