@@ -58,6 +58,7 @@ mod delivery {
     pub mod audit;
     pub mod compression;
     pub mod delivers;
+    pub mod edge;
     pub mod kill;
     pub mod malformed;
     pub mod memory;

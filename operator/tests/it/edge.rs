@@ -40,7 +40,7 @@ impl Bench {
         (workload["spec"]["replicas"].clone(), managers)
     }
 
-    /// What the controllers of Deployments and ReplicaSets would do: one pod, which is ready or not.
+    /// What the controllers of Deployments would do: one pod, which is ready or not.
     fn edge_runs(&self, is_ready: bool) {
         let workload = self.server.get(WORKLOAD).unwrap();
         let template = &workload["spec"]["template"];
@@ -268,7 +268,7 @@ async fn the_edge_goes_on_while_gateways_rest() {
 
 #[tokio::test]
 async fn the_edge_ends_before_the_gateways_of_a_deleted_pipeline_drain() {
-    let mut scene = Scene::with(2, json!({"mode": "Fixed"})).await;
+    let scene = Scene::with(2, json!({"mode": "Fixed"})).await;
     scene.change_spec(|spec| spec["edge"] = json!({"autoscaling": {"minReplicas": 2, "maxReplicas": 9}}));
     scene.bench.settle("prod").await;
     scene.bench.edge_runs(true);

@@ -59,7 +59,9 @@ fn no_selector_of_gateways_selects_the_edge_and_none_of_the_edge_selects_gateway
     others.push(&monitor);
     for (objects, own, theirs) in [(edge, &edge_pods, &other_pods), (others, &other_pods, &edge_pods)] {
         let mut all = Vec::new();
-        objects.iter().for_each(|object| selectors(object, &mut all));
+        for object in &objects {
+            selectors(object, &mut all);
+        }
         // Those of a NetworkPolicy's peers select neither.
         let ours: Vec<_> = all.iter().filter(|selector| selected(selector, own)).collect();
         assert!(ours.len() >= 4, "{all:?}");
@@ -108,15 +110,15 @@ fn the_spec_or_an_autoscaler_sets_the_number_of_pods() {
 #[test]
 fn ports_that_are_off_are_nowhere_and_others_are_those_of_the_service() {
     let pipeline = with_edge(json!({"grpc": {"enabled": false}, "http": {"port": 80}}));
-    let parts = parts(&pipeline);
-    let ports = parts.service.spec.unwrap().ports.unwrap();
+    let edge = parts(&pipeline);
+    let ports = edge.service.spec.unwrap().ports.unwrap();
     let found: Vec<_> = ports.iter().map(|port| (port.port, port.app_protocol.as_deref())).collect();
     assert_eq!(found, [(80, Some("http"))]);
-    let pod = parts.workload.spec.unwrap().template.spec.unwrap();
+    let pod = edge.workload.spec.unwrap().template.spec.unwrap();
     let ports: Vec<_> = pod.containers[0].ports.iter().flatten().map(|port| port.container_port).collect();
     assert_eq!(ports, [4318, 9090]);
-    let parts = self::parts(&sample("tracepipeline-full.yaml"));
-    let ports = parts.service.spec.unwrap().ports.unwrap();
+    let edge = parts(&sample("tracepipeline-full.yaml"));
+    let ports = edge.service.spec.unwrap().ports.unwrap();
     assert!(ports.iter().all(|port| port.app_protocol.as_deref() == Some("https")), "{ports:?}");
 }
 
