@@ -18,7 +18,7 @@ pub struct Observability {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodMonitoring {
-    /// Whether there is a PodMonitor of this pipeline's gateways. Default false. It requires the Prometheus operator's CRD; while the
+    /// Whether there is a PodMonitor of this pipeline's gateways and edge. Default false. It requires the Prometheus operator's CRD; while the
     /// cluster has none, an Event reports that, and the pipeline runs without it. The chart's PodMonitor (gatewayPodMonitor) covers the
     /// gateways of all pipelines; with both, every gateway is scraped twice.
     #[serde(default)]

@@ -275,7 +275,17 @@ mod tests {
     fn the_samples_are_planned_without_a_cluster() {
         for (name, sample) in samples() {
             let outline = outline(&sample, &assumed(12)).unwrap_or_else(|found| panic!("{name}: {found}"));
-            let monitor = name.contains("full").then_some("PodMonitor");
+            let is_full = name.contains("full");
+            let monitor = is_full.then_some("PodMonitor");
+            let edge = [
+                "ServiceAccount",
+                "ConfigMap",
+                "Service",
+                "NetworkPolicy",
+                "PodDisruptionBudget",
+                "Deployment",
+            ];
+            let has_edge = is_full || name.contains("edge");
             let kinds: Vec<_> =
                 outline.objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
             assert_eq!(
@@ -291,6 +301,8 @@ mod tests {
                     "StatefulSet",
                 ]
                 .into_iter()
+                .chain(edge.into_iter().filter(|_| has_edge))
+                .chain(is_full.then_some("HorizontalPodAutoscaler"))
                 .chain(monitor)
                 .collect::<Vec<_>>()
             );

@@ -312,7 +312,10 @@ mod tests {
         types::{RDKafkaApiKey, RDKafkaRespErr},
     };
     use sluice_crds::SecretUse;
-    use std::{io::Write as _, sync::Arc};
+    use std::{
+        io::{Read as _, Write as _},
+        sync::Arc,
+    };
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(10)
@@ -438,8 +441,13 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         std::thread::spawn(move || {
+            // What is closed before its bytes were read is reset, and the client does not see the answer.
+            let mut open = Vec::new();
             for stream in listener.incoming() {
-                stream.unwrap().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok();
+                let mut stream = stream.unwrap();
+                stream.read(&mut [0; 512]).ok();
+                stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok();
+                open.push(stream);
             }
         });
         let spec = serde_json::json!({"bootstrapServers": [address], "topics": ["spans"], "tls": {}});

@@ -96,6 +96,7 @@ pub const ALL: [Group; 22] = [
             "delivery::audit::",
             "delivery::compression::",
             "delivery::delivers::spans_in_json_become_the_same_rows",
+            "delivery::edge::",
             "delivery::odd_values::",
             "delivery::transactions::",
             "delivery::two_tables::",

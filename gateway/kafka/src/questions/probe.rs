@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::ground::settings::tests::kafka;
     use sluice_gateway_config::Tls;
-    use std::io::Write as _;
+    use std::io::{Read as _, Write as _};
 
     #[test]
     fn the_reason_of_a_failed_connection_is_found_behind_log_lines() {
@@ -213,8 +213,13 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         std::thread::spawn(move || {
+            // What is closed before its bytes were read is reset, and the client does not see the answer.
+            let mut open = Vec::new();
             for stream in listener.incoming() {
-                stream.unwrap().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok();
+                let mut stream = stream.unwrap();
+                stream.read(&mut [0; 512]).ok();
+                stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok();
+                open.push(stream);
             }
         });
         let mut kafka = kafka();

@@ -1,12 +1,16 @@
-//! The PodMonitor: has the Prometheus operator scrape a pipeline's gateways. A cluster may lack this kind, so gateways do not wait for
+//! The PodMonitor: has the Prometheus operator scrape a pipeline's gateways and its edge. A cluster may lack this kind, so gateways do not wait for
 //! this object.
 
-use crate::{names::GATEWAY, planned::Plan};
+use crate::{
+    edge::EdgePlan,
+    names::{COMPONENT, EDGE, GATEWAY, INSTANCE, MANAGED_BY, OPERATOR},
+    planned::Plan,
+};
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The port of a gateway's pods that has metrics.
+/// The port of pods that has metrics.
 const PORT: &str = "admin";
 
 /// A `PodMonitor` as far as it is ours. Its definition comes with the Prometheus operator:
@@ -55,7 +59,7 @@ pub fn pod_monitor(plan: &Plan) -> Option<PodMonitor> {
         kind: PodMonitor::KIND.to_owned(),
         metadata,
         spec: json!({
-            "selector": {"matchLabels": plan.names().selector(GATEWAY)},
+            "selector": selector(plan),
             "podMetricsEndpoints": [{
                 "port": PORT,
                 "interval": asked.interval,
@@ -67,5 +71,16 @@ pub fn pod_monitor(plan: &Plan) -> Option<PodMonitor> {
                 }],
             }],
         }),
+    })
+}
+
+/// Selects the gateways; with an edge, its pods as well.
+fn selector(plan: &Plan) -> Value {
+    if *plan.edge() == EdgePlan::None {
+        return json!({"matchLabels": plan.names().selector(GATEWAY)});
+    }
+    json!({
+        "matchLabels": {INSTANCE: plan.names().pipeline(), MANAGED_BY: OPERATOR},
+        "matchExpressions": [{"key": COMPONENT, "operator": "In", "values": [GATEWAY, EDGE]}],
     })
 }

@@ -42,7 +42,6 @@ fn selectors(value: &Value, found: &mut Vec<BTreeMap<String, String>>) {
 fn no_selector_of_gateways_selects_the_edge_and_none_of_the_edge_selects_gateways() {
     let pipeline = sample("tracepipeline-full.yaml");
     let plan = planned(&pipeline, &observed(&pipeline, 12));
-    let monitor = serde_json::to_value(pod_monitor(&plan).unwrap()).unwrap();
     let documents = build(&plan).into_parts().documents();
     let is_of_edge =
         |object: &&Value| object["metadata"]["labels"]["app.kubernetes.io/component"] == json!("edge");
@@ -53,10 +52,9 @@ fn no_selector_of_gateways_selects_the_edge_and_none_of_the_edge_selects_gateway
     let selected = |selector: &BTreeMap<String, String>, pods: &[BTreeMap<String, String>]| {
         pods.iter().any(|pod| selector.iter().all(|(key, value)| pod.get(key) == Some(value)))
     };
-    let (edge, mut others): (Vec<&Value>, Vec<&Value>) = documents.iter().partition(is_of_edge);
+    let (edge, others): (Vec<&Value>, Vec<&Value>) = documents.iter().partition(is_of_edge);
     let (edge_pods, other_pods) = (pods(&edge), pods(&others));
     assert_eq!((edge_pods.len(), other_pods.len()), (1, 2), "gateways and the schema Job");
-    others.push(&monitor);
     for (objects, own, theirs) in [(edge, &edge_pods, &other_pods), (others, &other_pods, &edge_pods)] {
         let mut all = Vec::new();
         for object in &objects {
@@ -105,6 +103,25 @@ fn the_spec_or_an_autoscaler_sets_the_number_of_pods() {
         assert_eq!(parts.workload.spec.unwrap().replicas, None, "a field manager of its own has it");
         assert_eq!(parts.autoscaler.is_some(), fixed.is_none());
     }
+}
+
+/// Prometheus reads both, each pod once.
+#[test]
+fn the_pod_monitor_of_a_pipeline_selects_its_edge_too() {
+    let selector = |pipeline: &TracePipeline| {
+        let plan = planned(pipeline, &observed(pipeline, 12));
+        json!(pod_monitor(&plan).unwrap())["spec"]["selector"].clone()
+    };
+    let mut pipeline = sample("tracepipeline-full.yaml");
+    let name = pipeline.metadata.name.clone().unwrap();
+    let both = selector(&pipeline);
+    assert_eq!(both["matchLabels"]["app.kubernetes.io/instance"], json!(name));
+    assert_eq!(both["matchExpressions"][0]["key"], "app.kubernetes.io/component");
+    assert_eq!(both["matchExpressions"][0]["values"], json!(["gateway", "edge"]));
+    pipeline.spec.edge = None;
+    let gateways = selector(&pipeline);
+    assert_eq!(gateways["matchLabels"]["app.kubernetes.io/component"], "gateway");
+    assert_eq!(gateways["matchExpressions"], Value::Null);
 }
 
 #[test]
