@@ -75,6 +75,8 @@ struct Sent {
     language: Language,
     protocol: &'static str,
     compression: &'static str,
+    /// Whether the edge gets it in JSON, if only once of several times.
+    has_json: bool,
     /// The first half of its trace ids, in hex.
     run: String,
     start_nanos: u64,
@@ -85,7 +87,15 @@ impl Sent {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let run = format!("{:08x}{:08x}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        Self { language, protocol, compression, run, start_nanos: start.as_nanos().try_into().unwrap() }
+        let has_json = protocol == "http/json";
+        Self {
+            language,
+            protocol,
+            compression,
+            has_json,
+            run,
+            start_nanos: start.as_nanos().try_into().unwrap(),
+        }
     }
 
     /// Starts the client, which sends to an edge.

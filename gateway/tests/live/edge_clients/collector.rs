@@ -66,6 +66,11 @@ impl Drop for Collector {
     }
 }
 
+/// What a client sends to it.
+fn through_collector() -> Sent {
+    Sent { has_json: true, ..Sent::new(Language::Go, ("grpc", "none")) }
+}
+
 /// Exporters to an edge. Without a queue a client gets the Collector's answer once the edge has answered.
 fn to_edge(edge: &Edge, queue: &str) -> String {
     let (grpc, http) = (edge.address("grpc").unwrap(), edge.address("http").unwrap());
@@ -110,7 +115,7 @@ async fn everything_that_a_collector_forwards_and_produces_is_read_back() {
         (Topic::create("clients_collector", 6).await, Topic::create("clients_produced", 6).await);
     let mut edge = Edge::start(&edge_topic, &edge_topic.kafka().bootstrap_servers.join(","), "");
     edge.wait_ready().await;
-    let sent = Sent::new(Language::Go, ("grpc", "none"));
+    let sent = through_collector();
     let exporters = to_edge(&edge, "sending_queue: {enabled: false}") + &to_kafka(&topic);
     let collector = Collector::start(&sent.run, &format!("{TO_EDGE}, kafka"), &exporters).await;
     sent.to_endpoint(&collector.grpc).succeeds().await;
@@ -136,7 +141,7 @@ async fn everything_that_a_collector_forwards_and_produces_is_read_back() {
 #[ignore = "group clients"]
 async fn a_collector_sends_again_when_brokers_come_late() {
     let away = Away::start("clients_late_collector").await;
-    let sent = Sent::new(Language::Go, ("grpc", "none"));
+    let sent = through_collector();
     let collector =
         Collector::start(&sent.run, TO_EDGE, &to_edge(&away.edge, "sending_queue: {enabled: true}")).await;
     let begun = Instant::now();
