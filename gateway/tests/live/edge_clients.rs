@@ -105,7 +105,7 @@ impl Sent {
     }
 
     fn to_endpoint(&self, endpoint: &str) -> Program {
-        let settings = [
+        let settings: [(&str, &str); 7] = [
             ("ENDPOINT", endpoint),
             ("PROTOCOL", self.protocol),
             ("COMPRESSION", self.compression),
@@ -133,9 +133,10 @@ impl Program {
             panic!("set {FOLDER_VARIABLE} to what `cargo run -p e2e-verify -- clients` prints")
         });
         let log = std::env::temp_dir().join(format!("sluice-live-client-{run}.log"));
-        let (out, errors) = (File::create(&log).unwrap(), File::options().append(true).open(&log).unwrap());
+        File::create(&log).unwrap();
+        let appended = || File::options().append(true).open(&log).unwrap();
         let mut command = Command::new(PathBuf::from(folder).join(name));
-        change(command.stdout(out).stderr(errors));
+        change(command.stdout(appended()).stderr(appended()));
         let child = command.spawn().unwrap_or_else(|error| panic!("start the client {name}: {error}"));
         Self { child, log }
     }

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
+	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 )
 
 func factories() (otelcol.Factories, error) {
@@ -23,15 +24,15 @@ func factories() (otelcol.Factories, error) {
 	}
 	exporters, err := otelcol.MakeFactoryMap[exporter.Factory](
 		otlpexporter.NewFactory(), otlphttpexporter.NewFactory(), kafkaexporter.NewFactory())
-	return otelcol.Factories{Receivers: receivers, Exporters: exporters}, err
+	return otelcol.Factories{Receivers: receivers, Exporters: exporters, Telemetry: otelconftelemetry.NewFactory()}, err
 }
 
 func main() {
-	providers := []confmap.ProviderFactory{fileprovider.NewFactory()}
+	files := confmap.ResolverSettings{ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory()}, DefaultScheme: "file"}
 	command := otelcol.NewCommand(otelcol.CollectorSettings{
 		BuildInfo:              component.BuildInfo{Command: "collector", Description: "OTLP into OTLP and Kafka", Version: "1"},
 		Factories:              factories,
-		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{ProviderFactories: providers}},
+		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: files},
 	})
 	if err := command.Execute(); err != nil {
 		log.Fatal(err)
