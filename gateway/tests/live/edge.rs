@@ -173,6 +173,8 @@ pub fn messages(topic: &Topic, name: &str, partitions: u32) -> Vec<Found> {
         .set("bootstrap.servers", kafka.bootstrap_servers.join(","))
         .set("group.id", name)
         .set("enable.partition.eof", "true")
+        // A gateway may read as this group later.
+        .set("enable.auto.commit", "false")
         .create()
         .unwrap();
     let mut list = TopicPartitionList::new();
