@@ -13,6 +13,7 @@
 pub mod cargo;
 pub mod clickhouse;
 pub mod clickhouse_connect;
+pub mod clients;
 pub mod crane;
 pub mod definitions;
 pub mod gitopscheck;

@@ -22,6 +22,9 @@ const CNI_PLUGINS: [&str; 3] = ["bridge", "host-local", "loopback"];
 /// Oldest Go that compiles Kubernetes 1.34 (its go.mod).
 const GO_MINOR_MIN: u32 = 24;
 
+/// Oldest Go that compiles the clients of OTLP (clients/go/go.mod).
+const GO_MINOR_MIN_CLIENTS: u32 = 25;
+
 /// Oldest Java that runs a Kafka 4 broker (its upgrade notes).
 const JAVA_MAJOR_MIN: u32 = 17;
 
@@ -130,6 +133,31 @@ pub fn ensure_valgrind() -> anyhow::Result<()> {
         &packages,
         Vec::new(),
     )
+}
+
+/// Makes sure that the clients of OTLP can be fetched and compiled.
+///
+/// # Errors
+/// What is missing, with the command to install it.
+pub fn ensure_clients() -> anyhow::Result<()> {
+    let needed = [
+        ("python3", "python3: apt-get install python3 python3-pip"),
+        ("npm", "npm: apt-get install npm"),
+        ("node", "node 20 or newer: apt-get install nodejs if the release has it"),
+        ("mvn", "mvn: apt-get install maven"),
+        ("javac", "javac 17 or newer: apt-get install openjdk-17-jdk-headless"),
+    ];
+    let mut missing: Vec<String> = needed
+        .into_iter()
+        .filter(|(program, _)| find_program(program).is_none())
+        .map(|(_, words)| words.to_owned())
+        .collect();
+    let go = process::output(command("go").args(["env", "GOVERSION"])).unwrap_or_default();
+    if go_minor(&go).is_none_or(|minor| minor < GO_MINOR_MIN_CLIENTS) {
+        missing.push(format!("go 1.{GO_MINOR_MIN_CLIENTS} or newer: https://go.dev/dl"));
+    }
+    let what = "clients of OTLP cannot be made on this machine";
+    install_or_name(&Paths::from_environment()?, what, &[], missing)
 }
 
 /// Installs packages as root on Debian and its kin; elsewhere they are named beside what else is missing.

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use e2e_stack::images::{self, ImagesArgs};
 use e2e_stack::publish::{self, PublishArgs};
-use e2e_stack::say;
+use e2e_stack::{clients, requirements, say};
 use fuzz::FuzzArgs;
 use stack_command::StackCommand;
 use verify::VerifyArgs;
@@ -42,6 +42,9 @@ enum Command {
     /// Search for inputs that break a promise of the gateway's parsers
     Fuzz(FuzzArgs),
 
+    /// Fetch and compile the clients of OTLP for the live tests; prints the variable that names their folder
+    Clients,
+
     /// Write the images to files, for kind and for registries
     Images(ImagesArgs),
 
@@ -56,7 +59,14 @@ fn main() -> ExitCode {
         Command::Demo(words) => demo::run(&words),
         Command::Stack(stack) => stack.run(),
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Clients => clients(),
         Command::Images(args) => images::run(&args),
         Command::Publish(args) => publish::run(&args),
     })
+}
+
+fn clients() -> anyhow::Result<ExitCode> {
+    requirements::ensure_clients()?;
+    say::line(&format!("{}={}", clients::FOLDER_VARIABLE, clients::folder()?.display()));
+    Ok(ExitCode::SUCCESS)
 }

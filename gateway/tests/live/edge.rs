@@ -159,43 +159,63 @@ pub fn request(first: u64, traces: u64, spans_each: u8) -> Vec<u8> {
         .encode_to_vec()
 }
 
-/// Every span of a topic, by its name, with how often it is there. Checks that a trace has the partition of its key.
-pub fn stored(topic: &Topic) -> BTreeMap<String, usize> {
+/// A message of a topic.
+pub struct Found {
+    pub partition: i32,
+    pub key: Vec<u8>,
+    pub data: TracesData,
+}
+
+/// Every message of a topic with so many partitions.
+pub fn messages(topic: &Topic, name: &str, partitions: u32) -> Vec<Found> {
     let kafka = topic.kafka();
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", kafka.bootstrap_servers.join(","))
-        .set("group.id", &topic.name)
+        .set("group.id", name)
         .set("enable.partition.eof", "true")
+        // A gateway may read as this group later.
+        .set("enable.auto.commit", "false")
         .create()
         .unwrap();
     let mut list = TopicPartitionList::new();
-    for partition in 0..i32::try_from(PARTITIONS).unwrap() {
-        list.add_partition_offset(&topic.name, partition, Offset::Beginning).unwrap();
+    for partition in 0..i32::try_from(partitions).unwrap() {
+        list.add_partition_offset(name, partition, Offset::Beginning).unwrap();
     }
     consumer.assign(&list).unwrap();
-    let (mut found, mut ends) = (BTreeMap::new(), 0);
-    while ends < PARTITIONS {
-        let message = match consumer.poll(PATIENCE).expect("every partition ends") {
-            Ok(message) => message,
-            Err(rdkafka::error::KafkaError::PartitionEOF(_)) => {
-                ends += 1;
-                continue;
-            }
+    let (mut found, mut ends) = (Vec::new(), 0);
+    while ends < partitions {
+        match consumer.poll(PATIENCE).expect("every partition ends") {
+            Ok(message) => found.push(Found {
+                partition: message.partition(),
+                key: message.key().unwrap().to_vec(),
+                data: TracesData::decode(message.payload().unwrap()).unwrap(),
+            }),
+            Err(rdkafka::error::KafkaError::PartitionEOF(_)) => ends += 1,
             Err(error) => panic!("{error}"),
-        };
-        let key = message.key().unwrap().to_vec();
-        let data = TracesData::decode(message.payload().unwrap()).unwrap();
-        let scopes = data.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
-        let spans: Vec<_> = scopes.flat_map(|scope| scope.spans).collect();
-        let key_of = |id: &[u8]| splitting::key(id.try_into().unwrap());
-        assert!(spans.iter().any(|span| key_of(&span.trace_id)[..] == key), "{key:?} is no id of its traces");
-        for span in spans {
-            let partition = partition_of(&key_of(&span.trace_id), PARTITIONS);
-            assert_eq!(i32::try_from(partition).unwrap(), message.partition(), "{}", span.name);
-            *found.entry(span.name).or_default() += 1;
         }
     }
     found
+}
+
+/// The key of a trace, by the id of one of its spans.
+pub fn key_of(trace_id: &[u8]) -> Vec<u8> {
+    splitting::key(trace_id.try_into().unwrap()).to_vec()
+}
+
+/// Every span of a topic, by its name, with how often it is there. Checks that a trace has the partition of its key.
+pub fn stored(topic: &Topic) -> BTreeMap<String, usize> {
+    let mut stored = BTreeMap::new();
+    for Found { partition, key, data } in messages(topic, &topic.name, PARTITIONS) {
+        let scopes = data.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
+        let spans: Vec<_> = scopes.flat_map(|scope| scope.spans).collect();
+        assert!(spans.iter().any(|span| key_of(&span.trace_id) == key), "{key:?} is no id of its traces");
+        for span in spans {
+            let wanted = partition_of(&key_of(&span.trace_id), PARTITIONS);
+            assert_eq!(i32::try_from(wanted).unwrap(), partition, "{}", span.name);
+            *stored.entry(span.name).or_default() += 1;
+        }
+    }
+    stored
 }
 
 fn names(first: u64, traces: u64, spans_each: u8) -> impl Iterator<Item = String> {

@@ -21,6 +21,7 @@ mod deduplicated;
 mod drain;
 mod durability;
 mod edge;
+mod edge_clients;
 mod edge_load;
 mod fate;
 mod few_rights;

@@ -44,9 +44,9 @@ const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
 const SPANS_READ: &str = "sluice_gateway_spans_total";
 
 /// A topic, and a table in a server.
-struct Scene {
-    topic: Topic,
-    database: Database,
+pub struct Scene {
+    pub topic: Topic,
+    pub database: Database,
     folder: PathBuf,
     /// Gateways that were started, of which each has files of its own.
     started: AtomicU32,
@@ -57,7 +57,7 @@ impl Scene {
         Self::of(Topic::create(test, partitions).await, test).await
     }
 
-    async fn of(topic: Topic, test: &str) -> Self {
+    pub async fn of(topic: Topic, test: &str) -> Self {
         let database = Database::new(test).await;
         database.with_table().await;
         let folder = std::env::temp_dir().join(&topic.name);
@@ -65,14 +65,14 @@ impl Scene {
         Self { topic, database, folder, started: AtomicU32::new(0) }
     }
 
-    async fn close(self) {
+    pub async fn close(self) {
         fs::remove_dir_all(&self.folder).unwrap();
         self.topic.delete().await;
         self.database.drop().await;
     }
 
     /// Starts a gateway with this config, as the pod of this name.
-    fn start(&self, pod: &str, change: impl FnOnce(&mut GatewayConfig)) -> Gateway {
+    pub fn start(&self, pod: &str, change: impl FnOnce(&mut GatewayConfig)) -> Gateway {
         let mut config = parse::from_yaml(&self.topic.config()).unwrap();
         config.sink.clickhouse = self.database.config(Schema::default());
         config.queue.mode = QueueMode::Disabled;
@@ -101,7 +101,7 @@ impl Scene {
     }
 
     /// Waits until the group has committed offsets like these, and gives them by partition.
-    async fn wait_until_committed(&self, is_so: impl Fn(&[Option<i64>]) -> bool) -> Vec<Option<i64>> {
+    pub async fn wait_until_committed(&self, is_so: impl Fn(&[Option<i64>]) -> bool) -> Vec<Option<i64>> {
         let begun = Instant::now();
         loop {
             let committed = self.topic.committed();
@@ -115,18 +115,18 @@ impl Scene {
 }
 
 /// The program; killed when the test is over.
-struct Gateway {
+pub struct Gateway {
     child: Child,
     log: PathBuf,
 }
 
 impl Gateway {
-    fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Waits until it has ended, and gives its code.
-    async fn ends(&mut self) -> i32 {
+    pub async fn ends(&mut self) -> i32 {
         let begun = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -140,7 +140,7 @@ impl Gateway {
     }
 
     /// What it has written.
-    fn said(&self) -> String {
+    pub fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
 
@@ -153,7 +153,7 @@ impl Gateway {
     }
 
     /// Waits until a metric is this much, and gives how long that took.
-    async fn wait_metric(&mut self, name: &str, wanted: f64) -> Duration {
+    pub async fn wait_metric(&mut self, name: &str, wanted: f64) -> Duration {
         let begun = Instant::now();
         loop {
             let found = self.metric(name).await;
@@ -167,7 +167,7 @@ impl Gateway {
     }
 
     /// The sum of a metric over its labels; none while nobody answers.
-    async fn metric(&self, name: &str) -> Option<f64> {
+    pub async fn metric(&self, name: &str) -> Option<f64> {
         let mut stream = TcpStream::connect(self.listens()?).await.ok()?;
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.ok()?;
         let mut text = String::new();

@@ -147,6 +147,21 @@ impl Database {
         Ok(lines)
     }
 
+    /// The rows of an answer, as JSON: integers are numbers, and numbers that JSON does not have are texts.
+    pub async fn rows(&self, question: &str) -> Vec<serde_json::Value> {
+        let question = self
+            .client
+            .query_raw(question)
+            .with_setting("output_format_json_quote_64bit_integers", "0")
+            .with_setting("output_format_json_quote_denormals", "1");
+        let bytes = question.fetch_bytes("JSONEachRow").unwrap().collect().await.unwrap();
+        bytes
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect()
+    }
+
     /// The one text that a question to the log of queries has for an answer. The server answers a query before it notes its end there.
     pub async fn logged(&self, question: &str) -> String {
         let deadline = Instant::now() + LOGGED;

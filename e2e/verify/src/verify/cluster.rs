@@ -1,15 +1,16 @@
 //! The part of `verify` that needs the local stack or another cluster: starts the stack, runs the quick end-to-end tests and the groups, and
 //! stops what it started.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::ensure;
 use e2e_stack::cargo::cargo;
-use e2e_stack::clickhouse_connect;
 use e2e_stack::install::{self, Images};
 use e2e_stack::process::interrupt;
 use e2e_stack::programs::{self, Form};
 use e2e_stack::target::Resolved;
+use e2e_stack::{clickhouse_connect, clients};
 
 use super::group::{self, Group};
 use super::rotation::Rotation;
@@ -93,10 +94,24 @@ impl OnStack<'_> {
     /// Tests of gateway and operator that need only a `ClickHouse` and a Kafka.
     fn live(&self) -> anyhow::Result<Command> {
         let mut command = cargo(&["test", "--no-fail-fast", "--workspace", "--test", "live"]);
-        let (clickhouse, kafka) = (&self.resolved.clickhouse.host, &self.resolved.kafka.host);
-        command.env("SLUICE_CLICKHOUSE", clickhouse).env("SLUICE_KAFKA", kafka);
+        self.name_servers(&mut command);
         command.env(clickhouse_connect::FOLDER_VARIABLE, clickhouse_connect::path()?);
         Ok(command)
+    }
+
+    /// Live tests with clients, which are in this folder.
+    pub fn clients(&self, folder: &Path, filters: &[&str]) -> Command {
+        let mut command = cargo(&["test", "--no-fail-fast", "--package", "sluice-gateway", "--test", "live"]);
+        command.args(["--", "--ignored"]).args(filters);
+        self.name_servers(&mut command);
+        command.env(clients::FOLDER_VARIABLE, folder);
+        command
+    }
+
+    /// Tells live tests where the servers are.
+    fn name_servers(&self, command: &mut Command) {
+        let (clickhouse, kafka) = (&self.resolved.clickhouse.host, &self.resolved.kafka.host);
+        command.env("SLUICE_CLICKHOUSE", clickhouse).env("SLUICE_KAFKA", kafka);
     }
 
     fn only(&self, names: &[String]) -> Command {

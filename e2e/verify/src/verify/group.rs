@@ -1,13 +1,13 @@
 //! The groups of long tests: each `cargo verify` runs one of them ([`super::rotation`]), `cargo verify --all` all.
 //!
-//! An end-to-end test names its group by `#[ignore = "group NAME"]`. The filters here select it, and the quick tier checks that both agree.
+//! A live or end-to-end test names its group by `#[ignore = "group NAME"]`. The filters here select it, and the quick tier checks that both agree.
 
 use std::process::Command;
 
 use anyhow::ensure;
 use e2e_stack::cargo::cargo;
 use e2e_stack::programs::{self, Form};
-use e2e_stack::{images, requirements};
+use e2e_stack::{clients, images, requirements};
 
 use super::cluster::OnStack;
 use super::packages;
@@ -39,6 +39,8 @@ enum Work {
     Deep,
     /// A part of the fault scenarios, from 1.
     Faults(u32),
+    /// Live tests of gateways with foreign clients, whose names contain one of these.
+    Clients(&'static [&'static str]),
 }
 
 const OPERATOR: &[&str] = &["operator", "crds", "Cargo.lock", "e2e/tests/it/operator"];
@@ -46,7 +48,7 @@ const GATEWAY: &[&str] = &["gateway", "Cargo.lock", "Cargo.toml"];
 const FAULTS: &[&str] = &["gateway", "Cargo.lock", "e2e/faults"];
 
 /// All groups, in the order of their turns. Neighbours are of different kinds, so that consecutive commits get different tests.
-pub const ALL: [Group; 22] = [
+pub const ALL: [Group; 23] = [
     Group { name: "killed-operator", paths: OPERATOR, work: Work::Cluster(&["killed_operator::"]) },
     faults("faults-1", 1),
     Group {
@@ -210,6 +212,20 @@ pub const ALL: [Group; 22] = [
             "gitops::waves::",
         ]),
     },
+    Group {
+        name: "clients",
+        paths: &[
+            "gateway/otlp",
+            "gateway/otlp_json",
+            "gateway/otlp_server",
+            "gateway/src/edge",
+            "gateway/src/edge.rs",
+            "gateway/tests/live/edge_clients",
+            "gateway/tests/live/edge_clients.rs",
+            "e2e/stack/clients",
+        ],
+        work: Work::Clients(&["edge_clients::"]),
+    },
 ];
 
 const fn faults(name: &'static str, part: u32) -> Group {
@@ -238,14 +254,18 @@ impl Group {
         match self.work {
             Work::Deep => requirements::ensure_fuzzing(),
             Work::Release(_) => requirements::ensure_valgrind(),
+            Work::Clients(_) => requirements::ensure_clients(),
             _ => Ok(()),
         }
     }
 
-    /// Parts of the names of its end-to-end tests.
+    /// Parts of the names of its tests.
     fn filters(&self) -> &'static [&'static str] {
         match self.work {
-            Work::Cluster(filters) | Work::Scaling(filters) | Work::Release(filters) => filters,
+            Work::Cluster(filters)
+            | Work::Scaling(filters)
+            | Work::Release(filters)
+            | Work::Clients(filters) => filters,
             Work::Deep | Work::Faults(_) => &[],
         }
     }
@@ -273,6 +293,7 @@ impl Group {
             Work::Release(filters) => release(steps, filters, on),
             Work::Deep => deep(steps, on),
             Work::Faults(part) => play(steps, part),
+            Work::Clients(filters) => clients(steps, filters, on),
         }
     }
 }
@@ -331,7 +352,17 @@ fn play(steps: &Steps, part: u32) -> anyhow::Result<()> {
     steps.tests(&mut scenarios)
 }
 
-/// Checks the `ignore` reasons of end-to-end tests against the filters: exactly the group that a test names selects it, and each filter
+/// Runs the clients, once they are fetched and compiled.
+fn clients(steps: &Steps, filters: &[&str], on: &OnStack<'_>) -> anyhow::Result<()> {
+    let mut folder = None;
+    steps.once("clients of OTLP are fetched and compiled", || {
+        folder = Some(clients::folder()?);
+        Ok(())
+    })?;
+    folder.map_or(Ok(()), |folder| steps.tests(&mut on.clients(&folder, filters)))
+}
+
+/// Checks the `ignore` reasons of live and end-to-end tests against the filters: exactly the group that a test names selects it, and each filter
 /// selects a test.
 ///
 /// # Errors
@@ -348,7 +379,7 @@ pub fn ensure_found(left_out: &[(String, String)]) -> anyhow::Result<()> {
     for filter in ALL.iter().flat_map(Group::filters) {
         ensure!(
             left_out.iter().any(|(test, _)| test.contains(filter)),
-            "no ignored end-to-end test has {filter} in its name: see e2e/verify/src/verify/group.rs"
+            "no ignored test has {filter} in its name: see e2e/verify/src/verify/group.rs"
         );
     }
     Ok(())

@@ -7,10 +7,12 @@ use e2e_stack::paths::workspace;
 
 use super::*;
 
-/// The end-to-end tests that are left out, with their reasons, as their files have them.
+/// The live and end-to-end tests that are left out, with their reasons, as their files have them.
 fn marked() -> Vec<(String, String)> {
     let mut marked = Vec::new();
-    read(&workspace().join("e2e/tests/it"), "", &mut marked);
+    for folder in ["e2e/tests/it", "gateway/tests/live"] {
+        read(&workspace().join(folder), "", &mut marked);
+    }
     marked
 }
 
