@@ -39,13 +39,17 @@ const REPLACED: Duration = Duration::from_mins(4);
 #[ignore = "group delivery"]
 async fn no_request_fails_while_pods_of_an_edge_are_replaced_and_every_span_is_a_row() -> Result<()> {
     scene::run("an_edge_is_replaced", Uses::Servers, 8, async |scene: &mut Scene| {
-        scene.start(&json!({"edge": {"replicas": 2}})).await?;
+        // Three pods at a time, on one node that gateways share.
+        let edge = json!({"replicas": 2, "resources": {"requests": {"cpu": "50m"}}});
+        scene.start(&json!({"edge": edge})).await?;
         scene.pipeline.wait_condition("EdgeReady", ("True", "Running"), READY).await?;
         let gateways = scene.pipeline.gateways().uids().await?;
         let before = edges(scene).uids().await?;
         ensure!(before.len() == 2, "{before:?}");
         let clients = Clients::start(&address(scene).await?, scene.producer.run());
-        scene.pipeline.apply(&json!({"edge": {"replicas": 2, "connectionAgeMax": "11m"}})).await?;
+        let mut changed = edge.clone();
+        changed["connectionAgeMax"] = "11m".into();
+        scene.pipeline.apply(&json!({"edge": changed})).await?;
         until("the pods of the edge replaced", REPLACED, async || {
             clients.ensure_no_failure()?;
             let now = edges(scene).uids().await?;
