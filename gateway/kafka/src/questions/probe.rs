@@ -217,8 +217,9 @@ mod tests {
             let mut open = Vec::new();
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
-                stream.read(&mut [0; 512]).ok();
-                stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok();
+                if stream.read(&mut [0; 512]).is_ok_and(|bytes| bytes > 0) {
+                    stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok();
+                }
                 open.push(stream);
             }
         });
