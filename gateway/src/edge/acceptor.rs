@@ -185,8 +185,9 @@ fn too_large(spans: u64, largest: usize, single_bytes_max: usize) -> String {
     if spans == 0 {
         return String::new();
     }
+    let are = if spans == 1 { "span is" } else { "spans are" };
     format!(
-        "{spans} spans are larger than the {single_bytes_max} bytes that a Kafka message of this topic may have, with their resource and \
+        "{spans} {are} larger than the {single_bytes_max} bytes that a Kafka message of this topic may have, with their resource and \
          scope: up to {largest} bytes; send smaller attributes, or increase the topic's max.message.bytes and \
          source.kafka.recordBatchBytesMax"
     )

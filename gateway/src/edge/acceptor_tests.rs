@@ -178,7 +178,7 @@ async fn what_cannot_be_read_is_refused_whole_and_a_span_that_is_too_large_alone
     assert_eq!((scene.refused("malformed"), scene.edge.metrics.messages.get()), (1, 0));
     let taken = scene.take(request(&[(1, 10), (2, 70_000), (3, 10)]), "").await.unwrap();
     assert_eq!(taken.rejected_spans, 1);
-    for said in ["1 spans are larger than the 64512 bytes", "max.message.bytes", "recordBatchBytesMax"] {
+    for said in ["1 span is larger than the 64512 bytes", "max.message.bytes", "recordBatchBytesMax"] {
         assert!(taken.message.contains(said), "{}", taken.message);
     }
     assert_eq!(scene.edge.metrics.spans.get(), 2);
