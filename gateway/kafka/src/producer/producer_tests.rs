@@ -152,14 +152,16 @@ fn there_is_room_for_so_many_bytes_and_no_more() {
 }
 
 #[test]
-fn a_message_that_the_topic_refuses_for_its_size_lowers_the_limit() {
+fn a_message_that_the_topic_refuses_for_its_size_lowers_the_limit_of_shared_messages_alone() {
     let mock = Mock::new();
     let producer = mock.producer(LIMITS);
     assert_eq!(producer.size_limits().single_bytes_max, (256 << 10) - BATCH_OVERHEAD_BYTES);
     mock.0.request_errors(RDKafkaApiKey::Produce, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
     let failure = block_on(send(&producer, &[("k", vec![b'v'; 9_000])])).unwrap_err();
     assert_eq!(failure, NotStored::TooLarge { topic: "spans".into(), bytes: 9_000 });
-    assert_eq!(producer.size_limits().single_bytes_max, 8_999);
+    let limits = producer.size_limits();
+    assert!(limits.shared_bytes_max <= 9_000, "{limits:?}");
+    assert_eq!(limits.single_bytes_max, (256 << 10) - BATCH_OVERHEAD_BYTES, "no span is rejected for it");
     block_on(send(&producer, &[("k", b"v".to_vec())])).unwrap();
 }
 

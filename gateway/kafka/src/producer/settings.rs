@@ -10,8 +10,9 @@ use sluice_gateway_config::{Kafka, SecretFileError};
 /// takes under load, and enough for the messages of requests that arrive together.
 const LINGER_MILLIS: u32 = 5;
 
-/// The largest batch of several messages: librdkafka's default.
-const BATCH_BYTES_MAX: usize = 1_000_000;
+/// The largest batch of several messages. Chosen: a topic refuses a batch above its `max.message.bytes`, and one of several messages then fails
+/// with all of them, although each would fit. The limit of the topic is not known at the start, and hardly any topic has less than this.
+const BATCH_BYTES_MAX: usize = 64 << 10;
 
 pub(super) fn producer_settings<'a>(
     kafka: &'a Kafka,
@@ -40,9 +41,10 @@ pub(super) fn producer_settings<'a>(
                 .clamp(1_000, 1_000_000_000)
                 .to_string(),
         ),
-        // Larger than the room for messages before it, so that only that one can be full.
-        ("queue.buffering.max.messages", (limits.queue_bytes / MESSAGE_OVERHEAD_BYTES + 1).to_string()),
-        ("queue.buffering.max.kbytes", (limits.queue_bytes / 1024 + 1).to_string()),
+        // Twice the room for messages before it, so that only that one can be full: librdkafka frees acknowledged messages together, after
+        // their reports have given the room of each back.
+        ("queue.buffering.max.messages", (2 * limits.queue_bytes / MESSAGE_OVERHEAD_BYTES + 1).to_string()),
+        ("queue.buffering.max.kbytes", (2 * limits.queue_bytes / 1024 + 1).to_string()),
         // The topic is made by whoever owns it, with its partitions and replicas.
         ("allow.auto.create.topics", "false".into()),
         // How long messages wait for a topic that the brokers do not know.

@@ -4,9 +4,9 @@
 //! compresses to is only known afterwards. The pipeline's `recordBatchBytesMax` is what its gateways hold of a batch, decompressed: a larger
 //! one would stop their partition. And the budget must have room for the message.
 //!
-//! Where the topic's limit is not known (a client may not be allowed to describe it), Kafka's default counts, and a refusal lowers it: to
-//! below the message if that was a single span, which cannot be sent smaller, and else to half of it. Pure; the owner is the thread that
-//! asks for the topic, and the callbacks of refused messages.
+//! Where the topic's limit is not known (a client may not be allowed to describe it), Kafka's default counts, and a refusal lowers that of messages
+//! of several spans to half of the refused one. It never lowers that of a single span: Kafka refuses a batch, which may have had other messages,
+//! and a span above the limit is rejected for good. Pure; the owner is the thread that asks for the topic, and the callbacks of refused messages.
 
 /// Kafka's default of `max.message.bytes`.
 pub const TOPIC_BYTES_DEFAULT: usize = 1_048_588;
@@ -39,11 +39,8 @@ impl SizeLimits {
     /// The limits after the topic refused a message of this size.
     #[must_use]
     pub(super) fn refused(self, bytes: usize, is_single: bool) -> Self {
-        let Self { shared_bytes_max, single_bytes_max } = self;
-        let single = if is_single { single_bytes_max.min(bytes.saturating_sub(1)) } else { single_bytes_max };
         let shared = if is_single { bytes } else { bytes / 2 };
-        let shared_bytes_max = shared_bytes_max.min(shared.max(BYTES_MIN)).min(single);
-        Self { shared_bytes_max, single_bytes_max: single }
+        Self { shared_bytes_max: self.shared_bytes_max.min(shared.max(BYTES_MIN)), ..self }
     }
 }
 
@@ -73,8 +70,8 @@ mod tests {
         }
         assert!((50_000..=topic_takes).contains(&limits.shared_bytes_max), "{limits:?}");
         assert_eq!(limits.single_bytes_max, SizeLimits::of(None, 8 * MIB).single_bytes_max);
-        let single = limits.refused(300_000, true);
-        assert_eq!(single, SizeLimits { single_bytes_max: 299_999, ..limits });
+        // It was refused with its batch, and may fit alone.
+        assert_eq!(limits.refused(300_000, true), limits);
         assert!(limits.refused(10, false).shared_bytes_max >= BYTES_MIN);
     }
 }
