@@ -134,9 +134,6 @@ impl TopicState {
                 return;
             }
         };
-        if known.problem != problem {
-            tracing::info!(partitions, problem = ?problem, "the brokers answer about the topic");
-        }
         known.problem = problem;
         self.partitions.store(partitions, Ordering::Relaxed);
     }
@@ -164,8 +161,7 @@ impl TopicWatch {
     /// Asks until all handles are dropped.
     pub(super) fn run(mut self) {
         loop {
-            let asked = self.ask();
-            self.shared.state.learn(asked);
+            self.learn();
             let is_known = self.shared.state.partitions().is_some();
             if is_known {
                 self.read_limits();
@@ -174,6 +170,20 @@ impl TopicWatch {
             if self.ended.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
                 return;
             }
+        }
+    }
+
+    /// Asks, and logs what has changed.
+    fn learn(&self) {
+        let Shared { topic, state, .. } = &*self.shared;
+        let before = state.problem(topic);
+        state.learn(self.ask());
+        match state.problem(topic) {
+            now if now == before => {}
+            None => {
+                tracing::info!(topic, partitions = state.partitions(), "the brokers answer about the topic");
+            }
+            Some(problem) => tracing::warn!(topic, "{problem}"),
         }
     }
 
