@@ -35,6 +35,7 @@ mod schema;
 mod secrets;
 mod silent;
 mod state;
+mod suspended;
 mod undrain;
 mod volumes;
 mod watches;

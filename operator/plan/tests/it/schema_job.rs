@@ -1,4 +1,5 @@
-//! A schema Job whose pod does not start is explained by the pod, and ClickHouse is not blamed.
+//! What is said of a schema Job: a pod that does not start explains itself, and ClickHouse is not blamed; while no Job can be made, what the last
+//! one said stays.
 
 use crate::{
     statuses::{condition, now, running, said, summary},
@@ -6,8 +7,8 @@ use crate::{
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use serde_json::{Value, json};
-use sluice_crds::TracePipelineStatus;
-use sluice_plan::{Observed, SchemaSeen, SchemaStep, plan};
+use sluice_crds::{Resources, TracePipelineStatus};
+use sluice_plan::{Observed, SchemaSeen, SchemaStep, observed::inserts::SinkSeen, plan};
 
 const NAME: &str = "demo-schema-1";
 const MADE: &str = "2026-01-01T00:00:00Z";
@@ -147,4 +148,45 @@ fn a_pod_that_kubernetes_does_not_create_is_explained() {
     );
     assert_eq!(SchemaSeen::Running.without_pod(None), SchemaSeen::Running);
     assert_eq!(SchemaSeen::Succeeded.without_pod(Some("exceeded quota")), SchemaSeen::Succeeded);
+}
+
+#[test]
+fn what_the_schema_job_said_stays_while_none_can_be_planned() {
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    pipeline.metadata.generation = Some(1);
+    let well = Observed { schema_job: Some("demo-schema-1".into()), ..facts.clone() };
+    let before = said(&pipeline, &well);
+    pipeline.metadata.generation = Some(2);
+    pipeline.spec.gateway.resources = Resources::default().with_memory("64Mi");
+    let unseen = Observed { schema: SchemaSeen::NotStarted, ..facts };
+    let of = |status: &TracePipelineStatus| {
+        ["SinkReachable", "SchemaReady"].map(|kind| condition(status, kind).clone())
+    };
+    let words =
+        |status: &TracePipelineStatus| of(status).map(|said| format!("{}/{}", said.status, said.reason));
+    assert_eq!(words(&said(&pipeline, &unseen)), ["Unknown/NotProbed"; 2], "nothing was ever said");
+    pipeline.status = Some(before.clone());
+    let refused = said(&pipeline, &unseen);
+    assert_eq!(summary(&refused)[0], "False/SpecInvalid");
+    assert_eq!((of(&refused), words(&refused)), (of(&before), ["True/Ok", "True/Ok"].map(Into::into)));
+    assert_eq!(of(&refused)[0].observed_generation, Some(1), "it was said of the spec before");
+    // The refused spec names another table or other servers, of which no Job is made: gateways go on with those before.
+    let another = Observed { schema_job: Some("demo-schema-2".into()), ..unseen.clone() };
+    assert_eq!(of(&said(&pipeline, &another)), of(&before));
+    // Another Job is planned, and has not run: what the one before said is of another table.
+    let mut accepted = pipeline.clone();
+    accepted.spec.gateway.resources = Resources::default().with_memory("256Mi");
+    assert_eq!(words(&said(&accepted, &another)), ["Unknown/NotProbed"; 2]);
+    accepted.spec.suspend = true;
+    let rests = said(&accepted, &another);
+    assert_eq!(words(&rests), ["Unknown/NotProbed"; 2]);
+    assert_eq!(of(&rests)[1].message, "the schema Job runs when the pipeline resumes");
+    // What gateways insert is seen to fail, whatever the Job said.
+    let failing = Observed { sink: SinkSeen::Failing { all: true }, ..unseen.clone() };
+    assert_eq!(words(&said(&pipeline, &failing))[0], "False/InsertsFailing");
+    // A table with management None was not compared.
+    for said_before in &mut pipeline.status.as_mut().unwrap().conditions {
+        said_before.reason = "NotManaged".into();
+    }
+    assert_eq!(words(&said(&pipeline, &unseen)), ["Unknown/NotProbed"; 2]);
 }
