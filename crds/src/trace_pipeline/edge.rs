@@ -4,7 +4,7 @@ use crate::{of_kubernetes::bounded, trace_pipeline::resources::Cpu};
 use crate::{
     security::{BasicUsersSecretRef, BearerTokensSecretRef, CaSecretRef, CertificateSecretRef},
     trace_pipeline::{
-        pod_template::{AnnotationValue, LabelValue},
+        pod_template::{AnnotationValue, LabelValue, MIN_DOMAINS, OWN_KEYS, TOLERATED_FOR, TOLERATION_VALUE},
         resources::{ResourceRequests, cpu},
     },
 };
@@ -55,7 +55,7 @@ pub struct Edge {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<EdgeAuthentication>,
 
-    /// Maximum size of a request as it is received: a whole number of Ki or Mi, 64Ki to 64Mi. Default 16Mi.
+    /// Maximum size of a request as received: a whole number of Ki or Mi, 64Ki to 64Mi. Default 16Mi.
     #[serde(default = "request_bytes_max")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new(
@@ -359,18 +359,18 @@ impl EdgeResources {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EdgePodTemplate {
-    /// More labels of the pods, at most 32, none of which begins with app.kubernetes.io/ or sluice.dev/.
+    /// More labels of the pods, at most 32. None begins with app.kubernetes.io/ or sluice.dev/.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.startsWith('sluice.dev/'))")
+    #[x_kube(validation = Rule::new(OWN_KEYS)
         .message("labels of podTemplate cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those, and knows pods by \
                   them"))]
     pub labels: BTreeMap<String, LabelValue>,
 
-    /// More annotations of the pods, at most 32, none of which begins with app.kubernetes.io/ or sluice.dev/.
+    /// More annotations of the pods, at most 32. None begins with app.kubernetes.io/ or sluice.dev/.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.startsWith('sluice.dev/'))")
+    #[x_kube(validation = Rule::new(OWN_KEYS)
         .message("annotations of podTemplate cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
     pub annotations: BTreeMap<String, AnnotationValue>,
 
@@ -378,7 +378,7 @@ pub struct EdgePodTemplate {
     /// topic, that of gateways needs to read. None begins with app.kubernetes.io/ or sluice.dev/.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.startsWith('sluice.dev/'))")
+    #[x_kube(validation = Rule::new(OWN_KEYS)
         .message("serviceAccountAnnotations of podTemplate cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
     pub service_account_annotations: BTreeMap<String, AnnotationValue>,
 
@@ -391,10 +391,9 @@ pub struct EdgePodTemplate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "bounded::<Vec<Toleration>>")]
     #[x_kube(
-        validation = Rule::new("self.all(t, !has(t.tolerationSeconds) || (has(t.effect) && t.effect == 'NoExecute'))")
+        validation = Rule::new(TOLERATED_FOR)
             .message("tolerationSeconds of a toleration needs effect NoExecute: nothing else ends pods that run"),
-        validation = Rule::new(
-            "self.all(t, has(t.operator) && t.operator == 'Exists' ? !has(t.value) || t.value == '' : has(t.key) && t.key != '')")
+        validation = Rule::new(TOLERATION_VALUE)
             .message("a toleration with operator Exists has no value, and one without a key has operator Exists"),
         merge_strategy = ListMerge::Atomic
     )]
@@ -405,7 +404,7 @@ pub struct EdgePodTemplate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "bounded::<Vec<TopologySpreadConstraint>>")]
     #[x_kube(
-        validation = Rule::new("self.all(c, !has(c.minDomains) || c.whenUnsatisfiable == 'DoNotSchedule')")
+        validation = Rule::new(MIN_DOMAINS)
             .message("minDomains of a topologySpreadConstraint needs whenUnsatisfiable DoNotSchedule"),
         merge_strategy = ListMerge::Map(vec!["topologyKey".into(), "whenUnsatisfiable".into()])
     )]
@@ -435,14 +434,14 @@ pub struct EdgeService {
     /// Annotations, at most 32, such as those that a load balancer is configured by. None begins with app.kubernetes.io/ or sluice.dev/.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.startsWith('sluice.dev/'))")
+    #[x_kube(validation = Rule::new(OWN_KEYS)
         .message("annotations of edge.service cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
     pub annotations: BTreeMap<String, AnnotationValue>,
 
-    /// More labels, at most 32, none of which begins with app.kubernetes.io/ or sluice.dev/.
+    /// More labels, at most 32. None begins with app.kubernetes.io/ or sluice.dev/.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.startsWith('sluice.dev/'))")
+    #[x_kube(validation = Rule::new(OWN_KEYS)
         .message("labels of edge.service cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
     pub labels: BTreeMap<String, LabelValue>,
 

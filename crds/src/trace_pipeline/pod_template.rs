@@ -13,6 +13,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Keys of labels and annotations that the operator leaves to a person.
+pub(crate) const OWN_KEYS: &str =
+    "self.all(k, !k.startsWith('app.kubernetes.io/') && !k.startsWith('sluice.dev/'))";
+/// `tolerationSeconds` has an effect.
+pub(crate) const TOLERATED_FOR: &str =
+    "self.all(t, !has(t.tolerationSeconds) || (has(t.effect) && t.effect == 'NoExecute'))";
+/// A toleration has a key or the operator Exists.
+pub(crate) const TOLERATION_VALUE: &str = "self.all(t, has(t.operator) && t.operator == 'Exists' ? !has(t.value) || t.value == '' : has(t.key) && t.key != '')";
+/// `minDomains` has an effect.
+pub(crate) const MIN_DOMAINS: &str =
+    "self.all(c, !has(c.minDomains) || c.whenUnsatisfiable == 'DoNotSchedule')";
+
 /// What pods get beside what the operator sets. A change replaces gateways as rollout says. The pods of Jobs, which make the table and
 /// drain volumes, get all of it except pod affinity, pod anti-affinity and topologySpreadConstraints: a Job that had to avoid gateways
 /// might be unschedulable, and gateways wait for it.
@@ -32,7 +44,7 @@ pub struct PodTemplate {
     /// policies know the pods. Nor is one a label that Kubernetes sets itself, such as job-name or topology.kubernetes.io/zone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.startsWith('sluice.dev/'))")
+    #[x_kube(validation = Rule::new(OWN_KEYS)
         .message("labels of podTemplate cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those, and knows pods by \
                   them"))]
     pub labels: BTreeMap<String, LabelValue>,
@@ -41,7 +53,7 @@ pub struct PodTemplate {
     /// ending). None begins with app.kubernetes.io/ or sluice.dev/.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.startsWith('sluice.dev/'))")
+    #[x_kube(validation = Rule::new(OWN_KEYS)
         .message("annotations of podTemplate cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
     pub annotations: BTreeMap<String, AnnotationValue>,
 
@@ -50,7 +62,7 @@ pub struct PodTemplate {
     /// sluice.dev/.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.startsWith('sluice.dev/'))")
+    #[x_kube(validation = Rule::new(OWN_KEYS)
         .message("serviceAccountAnnotations of podTemplate cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
     pub service_account_annotations: BTreeMap<String, AnnotationValue>,
 
@@ -64,10 +76,9 @@ pub struct PodTemplate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "bounded::<Vec<Toleration>>")]
     #[x_kube(
-        validation = Rule::new("self.all(t, !has(t.tolerationSeconds) || (has(t.effect) && t.effect == 'NoExecute'))")
+        validation = Rule::new(TOLERATED_FOR)
             .message("tolerationSeconds of a toleration needs effect NoExecute: nothing else ends pods that run"),
-        validation = Rule::new(
-            "self.all(t, has(t.operator) && t.operator == 'Exists' ? !has(t.value) || t.value == '' : has(t.key) && t.key != '')")
+        validation = Rule::new(TOLERATION_VALUE)
             .message("a toleration with operator Exists has no value, and one without a key has operator Exists"),
         merge_strategy = ListMerge::Atomic
     )]
@@ -86,7 +97,7 @@ pub struct PodTemplate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "bounded::<Vec<TopologySpreadConstraint>>")]
     #[x_kube(
-        validation = Rule::new("self.all(c, !has(c.minDomains) || c.whenUnsatisfiable == 'DoNotSchedule')")
+        validation = Rule::new(MIN_DOMAINS)
             .message("minDomains of a topologySpreadConstraint needs whenUnsatisfiable DoNotSchedule"),
         merge_strategy = ListMerge::Map(vec!["topologyKey".into(), "whenUnsatisfiable".into()])
     )]
