@@ -60,7 +60,7 @@ pub async fn compare(topic: Topic, test: &str, found: &[Found], received: &[Rece
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// The row that a span becomes.
@@ -140,7 +140,9 @@ fn plain(value: &Value) -> Json {
             array.values.iter().map(|AnyValue { value }| value.as_ref().map_or(Json::Null, plain)).collect()
         }
         Value::KvlistValue(list) => object(&list.values),
-        other => panic!("{other:?}"),
+        Value::StringValueStrindex(index) => {
+            panic!("a span has no string table, but {index} is an entry of one")
+        }
     }
 }
 
@@ -175,6 +177,8 @@ fn scalar(value: &Value) -> &'static str {
         Value::BoolValue(_) => "Bool",
         Value::IntValue(_) => "Int64",
         Value::DoubleValue(_) => "Float64",
-        other => panic!("{other:?}"),
+        other @ (Value::ArrayValue(_) | Value::KvlistValue(_) | Value::StringValueStrindex(_)) => {
+            panic!("no scalar: {other:?}")
+        }
     }
 }
