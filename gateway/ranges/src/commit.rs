@@ -103,4 +103,20 @@ impl Ranges {
     pub fn recommit_plan(&mut self) {
         self.kept = None;
     }
+
+    /// Offsets of ranges that have ended and are not committed.
+    pub fn uncommitted(&self) -> u64 {
+        self.not_committed(self.tail)
+    }
+
+    /// Those of them that a commit would pass: everything below is settled.
+    pub fn committable(&self) -> u64 {
+        self.not_committed(self.offset())
+    }
+
+    /// Before the first commit of this generation is stored, nothing of it is committed.
+    fn not_committed(&self, up_to: i64) -> u64 {
+        let from = self.committed.unwrap_or(self.begun);
+        u64::try_from(up_to.saturating_sub(from)).unwrap_or(0)
+    }
 }

@@ -60,6 +60,8 @@ pub struct Closed {
     pub content: Content,
     /// Whether it was cut short where an earlier owner may have sent a longer range: its rows may be inserted twice.
     pub doubtful: bool,
+    /// Whether Kafka had lost messages of it. Another owner, who has read them, has other content under the same offsets.
+    pub incomplete: bool,
     /// The rule in force.
     pub rule: Rule,
 }
@@ -110,6 +112,8 @@ pub struct Cutter {
     content: Content,
     /// Whether Kafka lost messages of the open range, or before it.
     is_holed: bool,
+    /// Where the log began when messages were lost; 0 if none were.
+    lost_up_to: i64,
     /// Whether an earlier owner may have sent messages of the open range in another range.
     is_doubtful: bool,
 }
@@ -141,6 +145,7 @@ impl Cutter {
             fill: Fill::default(),
             content: Content::default(),
             is_holed: false,
+            lost_up_to: 0,
             is_doubtful: false,
         }
     }
@@ -287,6 +292,7 @@ impl Cutter {
             self.first = log_start;
         }
         self.is_holed = true;
+        self.lost_up_to = log_start;
         self.is_doubtful |= replaying;
         self.position = log_start;
         Some(Overtaken { lost, doubtful, first: self.first })
@@ -316,6 +322,7 @@ impl Cutter {
             fill: std::mem::take(&mut self.fill),
             content: std::mem::take(&mut self.content),
             doubtful: std::mem::take(&mut self.is_doubtful),
+            incomplete: range.first < self.lost_up_to,
             rule: self.rule,
         }
     }

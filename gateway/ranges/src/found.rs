@@ -18,13 +18,15 @@ pub enum Fresh {
     Foreign,
     /// The metadata cannot be read.
     Damaged,
-    /// The plan belongs to a deleted topic of the same name: its topic id differs, or the log ends before the committed offset. (If
-    /// brokers lost the log's end by an unclean election, it looks the same. Reading the whole log again may then double rows. Not
-    /// reading it would lose rows if the topic was created again.)
+    /// The plan belongs to a deleted topic of the same name: its topic id differs, or the log ends before the committed offset and an id is
+    /// not known. (If brokers lost the log's end by an unclean election, the latter looks the same. Reading the whole log again may then
+    /// double rows. Not reading it would lose rows if the topic was created again.)
     ///
     /// When a topic is deleted, the coordinator deletes its committed offsets. A member that did not notice may commit later, under the
     /// new topic's name; only the topic id shows this.
     TopicRecreated,
+    /// The log of the same topic, by its id, ends before the committed offset: brokers have lost its end. What it still has is stored.
+    LogShorter,
 }
 
 impl Fresh {
@@ -42,7 +44,10 @@ impl fmt::Display for Fresh {
             Self::Damaged => {
                 "the metadata of the committed offset begin like a plan, but are cut short, were changed, or belong to another offset"
             }
-            Self::TopicRecreated => "the plan belongs to a deleted topic of the same name",
+            Self::TopicRecreated => {
+                "the plan belongs to a deleted topic of the same name, or brokers without topic ids have lost the log's end"
+            }
+            Self::LogShorter => "brokers have lost the log's end, below the committed offset",
         })
     }
 }
@@ -111,6 +116,9 @@ impl Committed<'_> {
             return Ok(self.fresh(Fresh::NeverCommitted, self.begin, settings));
         };
         match Plan::decode(offset, metadata) {
+            Ok(plan) if plan.offset > self.log.end && is_same_topic(&plan, settings) => {
+                Ok(self.shorter(&plan, settings))
+            }
             Ok(plan) if recreated(&plan, settings) || plan.offset > self.log.end => {
                 Ok(self.fresh(Fresh::TopicRecreated, self.log.start, settings))
             }
@@ -146,6 +154,14 @@ impl Committed<'_> {
         }
     }
 
+    /// Messages below the end were stored before the offset was committed. Those that will have the offsets behind it are others.
+    fn shorter(&self, plan: &Plan, settings: &Settings) -> Start {
+        let end = self.log.end;
+        let cut_off = Some(OffsetRange { first: end, next: plan.offset.max(plan.horizon) });
+        let start = self.fresh(Fresh::LogShorter, end, settings);
+        Start { found: Found { cut_off, ..start.found }, ..start }
+    }
+
     fn resumed(&self, plan: Plan, settings: &Settings) -> Start {
         let first = plan.offset.max(self.log.start);
         // Below the horizon no range ends by time. If the log ends before the horizon, that would last until it reaches it.
@@ -171,6 +187,11 @@ impl Committed<'_> {
         };
         Start { found: Found { fresh: None, overtaken, cut_off }, plan: Some(plan), beginning, replaced }
     }
+}
+
+/// Whether both ids are known and equal.
+fn is_same_topic(plan: &Plan, settings: &Settings) -> bool {
+    plan.topic_id.zip(settings.topic_id).is_some_and(|(then, now)| then == now)
 }
 
 /// Whether both ids are known and differ.

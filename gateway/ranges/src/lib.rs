@@ -246,6 +246,7 @@ impl Ranges {
         in_flight.listed = closed.cut == Cut::Planned;
         in_flight.decided = closed.decided;
         self.ahead.retain(|cut| *cut > range.next);
+        self.partings.cut(range);
         self.flight.push(in_flight);
         self.tail = range.next;
         Verdict::Recorded
@@ -421,22 +422,6 @@ impl Ranges {
     /// The last offset that the broker has confirmed together with a valid plan.
     pub fn committed_offset(&self) -> Option<i64> {
         self.committed
-    }
-
-    /// Offsets of ranges that have ended and are not committed.
-    pub fn uncommitted(&self) -> u64 {
-        self.not_committed(self.tail)
-    }
-
-    /// Those of them that a commit would pass: everything below is settled.
-    pub fn committable(&self) -> u64 {
-        self.not_committed(self.offset())
-    }
-
-    /// Before the first commit of this generation is stored, nothing of it is committed.
-    fn not_committed(&self, up_to: i64) -> u64 {
-        let from = self.committed.unwrap_or(self.begun);
-        u64::try_from(up_to.saturating_sub(from)).unwrap_or(0)
     }
 
     /// When the last stored commit was started, or the partition assigned, by the clock of [`Now`].

@@ -39,6 +39,13 @@ impl Partings {
         Self(there.map(|parted| (parted.range.first, parting(parted))).collect())
     }
 
+    /// Drops found ranges that are none: this one was cut across them. Ranges that end by size shift when the first one loses its beginning.
+    pub fn cut(&mut self, range: OffsetRange) {
+        self.0.retain(|first, parting| {
+            *first >= range.next || parting.range == range || parting.range.next <= range.first
+        });
+    }
+
     /// Adds a range that is sent in parts, or its new refused parts.
     pub fn ask(&mut self, range: OffsetRange, parts: RefusedParts) {
         let is_listed = self.0.get(&range.first).is_some_and(|known| known.is_listed);

@@ -35,10 +35,12 @@ pub struct SpooledRange {
 }
 
 impl SpooledRange {
-    /// The record of a range that has ended. `None` if an earlier owner may have sent a longer one, which only reading it again can show.
+    /// The record of a range that has ended. `None` if an earlier owner may have sent a longer one, which only reading it again can show,
+    /// or one with messages that this one has not: it has another token.
     pub fn of(closed: &Closed) -> Option<Self> {
-        let Closed { range, cut, decided, rule, .. } = *closed;
-        (!closed.doubtful).then_some(Self { range, is_derivable: cut.is_derivable(), decided, rule })
+        let Closed { range, cut, decided, rule, doubtful, incomplete, .. } = *closed;
+        let is_certain = !doubtful && !incomplete;
+        is_certain.then_some(Self { range, is_derivable: cut.is_derivable(), decided, rule })
     }
 
     /// The range as its reader ended it, for an owner with this plan.
@@ -52,7 +54,16 @@ impl SpooledRange {
         };
         let decided = if cut == Cut::Planned { self.range.next } else { self.decided };
         let (fill, content) = (Fill::default(), Content::default());
-        Closed { range: self.range, cut, decided, fill, content, doubtful: false, rule: self.rule }
+        Closed {
+            range: self.range,
+            cut,
+            decided,
+            fill,
+            content,
+            doubtful: false,
+            incomplete: false,
+            rule: self.rule,
+        }
     }
 
     fn is_made_again(&self, beginning: &Beginning) -> bool {

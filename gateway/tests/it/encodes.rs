@@ -127,6 +127,7 @@ impl Case {
             fill: Fill::default(),
             content: Content::default(),
             doubtful: false,
+            incomplete: false,
             rule: sluice_ranges::Rule::of(&sluice_gateway_config::Insert::default()),
         };
         let block = self.block.seal(&self.pool, &place, &closed).unwrap();

@@ -274,6 +274,7 @@ fn frames_with(scratch: &mut Scratch, message: &[u8], origin: Origin<'_>) -> Vec
         fill: Fill { messages: 1, bytes: message.len() as u64 },
         content: Content::of([Some(message)]),
         doubtful: false,
+        incomplete: false,
         rule: sluice_ranges::Rule::of(&Insert::default()),
     };
     block.seal(&pool, &place, &closed).unwrap().frames

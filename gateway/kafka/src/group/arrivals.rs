@@ -300,7 +300,7 @@ fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
             end = cut_off.first,
             read_up_to = cut_off.next,
             "the log became shorter: brokers lost its end, for example by an unclean leader election. Inserted rows stay; \
-             rows of messages before the new end may be inserted twice (doubtful_ranges_total)"
+             rows of messages between the committed offset and the new end may be inserted twice (doubtful_ranges_total)"
         );
     }
 }

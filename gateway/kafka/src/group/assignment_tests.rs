@@ -34,7 +34,8 @@ fn beginning(commit: Option<(i64, String)>) -> Beginning {
 /// A range without messages that ended by time.
 fn closed(range: OffsetRange) -> Closed {
     let (fill, content) = (Fill::default(), Content::default());
-    Closed { range, cut: Cut::Time, decided: range.next, fill, content, doubtful: false, rule: RULE }
+    let decided = range.next;
+    Closed { range, cut: Cut::Time, decided, fill, content, doubtful: false, incomplete: false, rule: RULE }
 }
 
 #[test]

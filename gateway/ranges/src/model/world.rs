@@ -16,8 +16,8 @@ const WIRE_SECONDS: u64 = 10;
 /// The age of a token, in seconds since it was first sent, up to which it is sent again without asking the server.
 const AGE_MAX: u64 = 150;
 
-/// Messages of one schedule.
-const MESSAGES_MAX: usize = 90;
+#[path = "topic.rs"]
+mod topic;
 
 #[derive(Debug)]
 struct CommitOnTheWire {
@@ -62,6 +62,8 @@ pub struct World {
     oracle: Oracle,
     /// Whether no more faults occur.
     calm: bool,
+    /// Whether the server refuses many blocks, and the topic keeps its messages for a short time.
+    is_harsh: bool,
     pub tally: Tally,
     traced: bool,
     pub trace: Vec<String>,
@@ -90,6 +92,7 @@ impl World {
             inserts: Vec::new(),
             oracle: Oracle::default(),
             calm: false,
+            is_harsh: seed % 4 == 3,
             tally: Tally::default(),
             traced,
             trace: Vec::new(),
@@ -112,6 +115,8 @@ impl World {
             65..72 => return self.carry_commit(),
             72..78 => self.answer(),
             78..83 => return self.attempt(),
+            // What is refused is sent in parts later.
+            83..90 if self.is_harsh && self.random.one_in(2) => {}
             83..90 => self.carry_insert(),
             90..94 => self.pass_time(),
             94..97 => return self.rebalance(),
@@ -122,31 +127,15 @@ impl World {
         Ok(())
     }
 
-    fn append(&mut self) {
-        if self.history.len() >= MESSAGES_MAX {
-            return;
-        }
-        for _ in 0..=self.random.below(4) {
-            if self.random.one_in(6) {
-                // A control record, or a message that was compacted away.
-                self.log_end += 1;
-            }
-            let len = self.random.below(5) + if self.random.one_in(12) { 15 } else { 0 };
-            let value = (0..len).map(|_| self.random.next().to_le_bytes()[0]).collect();
-            self.log.push(Message { offset: self.log_end, value });
-            self.history.push(self.log_end);
-            self.log_end += 1;
-        }
-        if self.random.one_in(4) {
-            self.log_end += 1;
-        }
-        self.note(|world| format!("the log ends at {}", world.log_end));
-    }
-
     /// One of the active owners does something.
     fn act(&mut self) {
         let acting: Vec<usize> = (0..self.owners.len()).filter(|owner| self.owners[*owner].acts).collect();
         let Some(owner) = acting.get(self.random.index(acting.len().max(1))).copied() else { return };
+        if self.is_harsh && self.random.one_in(8) {
+            self.release(owner);
+            self.tally.parted += u64::from(self.owners[owner].part(self.random.index(8)));
+            return self.commit(owner);
+        }
         match self.random.below(24) {
             0..9 => while self.random.below(3) > 0 && self.read(owner) {},
             9 | 10 => {
@@ -382,7 +371,7 @@ impl World {
         let left = pod.map(|pod| self.volumes.left(pod)).unwrap_or_default();
         self.membership += 1;
         self.tally.generations += 1;
-        let wants = settings(self.random.below(SETTINGS));
+        let wants = settings(if self.is_harsh { 0 } else { self.random.below(SETTINGS) });
         let log = Log { start: self.log_start, end: self.log_end };
         let commit = self.committed.as_ref().map(|(offset, text)| (*offset, text.as_str()));
         let committed = Committed { commit, begin: 0, log };
@@ -434,15 +423,6 @@ impl World {
             self.owners[owner].ranges.lost();
             self.owners[owner].acts = false;
             self.note(|_| format!("owner {owner} learns that it lost the partition"));
-        }
-    }
-
-    fn retain(&mut self) {
-        if self.random.one_in(3) {
-            let some = self.random.below(8);
-            self.log_start = (self.log_start + i64::try_from(some).unwrap()).min(self.log_end);
-            self.log.retain(|message| message.offset >= self.log_start);
-            self.note(|world| format!("the log begins at {}", world.log_start));
         }
     }
 

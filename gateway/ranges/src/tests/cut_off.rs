@@ -49,3 +49,24 @@ fn a_range_across_the_end_that_a_log_lost_is_doubtful_and_one_that_ends_there_by
     }
     assert_eq!(ends, [(13, false), (16, false), (19, true), (22, false)]);
 }
+
+#[test]
+fn a_log_that_ends_below_the_committed_offset_goes_on_at_its_end_if_it_is_the_same_topic() {
+    let log = Log { start: 0, end: 5 };
+    let of_topic = |topic_id| Plan { topic_id, ..plan(10, 40, &[]) }.encode();
+    let same = of_topic(settings(RULE).topic_id);
+    let (mut ranges, mut cutter, found) = assign(Some((10, &same)), RULE, log).unwrap();
+    assert_eq!((found.fresh, found.cut_off), (Some(Fresh::LogShorter), Some(range(5, 40))));
+    assert_eq!(found.overtaken, None);
+    assert_eq!((cutter.position(), cutter.is_replaying()), (5, false), "what is below is stored");
+    assert_eq!(store(&mut ranges, 0).offset, 5);
+    assert_eq!(take(&mut ranges, &mut cutter, 3), [range(5, 8)]);
+    for other in [None, Some([1; 16])] {
+        let (_, cutter, found) = assign(Some((10, &of_topic(other))), RULE, log).unwrap();
+        assert_eq!(
+            (found.fresh, cutter.position()),
+            (Some(Fresh::TopicRecreated), 0),
+            "it may be another topic"
+        );
+    }
+}

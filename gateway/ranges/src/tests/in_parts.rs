@@ -61,6 +61,31 @@ fn the_next_owner_sends_no_range_whole_that_went_in_parts() {
 }
 
 #[test]
+fn ranges_that_shift_because_their_beginning_is_gone_are_not_those_of_the_plan() {
+    let parted = |first| Parted { range: range(first, first + 3), parts: parts(5, &[0]) };
+    let metadata = Plan { parted: vec![parted(13), parted(16), parted(19)], ..plan(10, 22, &[]) }.encode();
+    // From 11 on they are 11 to 14, 14 to 17, and so on: none of the plan's, until one of those begins behind another.
+    for (start, messages) in [(11, 4), (11, 11), (12, 4), (12, 10), (14, 4), (14, 8), (15, 8)] {
+        let log = Log { start, end: 99 };
+        let (mut ranges, mut cutter, _) = assign(Some((10, &metadata)), RULE, log).unwrap();
+        let made = take(&mut ranges, &mut cutter, messages);
+        released(&mut ranges, 0);
+        ranges.part(GENERATION, made[0], parts(0, &[2]));
+        let listed: Vec<_> = store(&mut ranges, 0).parted.into_iter().map(|parted| parted.range).collect();
+        assert_eq!(listed[0], made[0]);
+        assert!(listed.windows(2).all(|two| two[0].next <= two[1].first), "{start}: {listed:?}");
+        let unread = listed.iter().filter(|range| range.first >= made[made.len() - 1].next).count();
+        assert_eq!(listed.len(), 1 + unread, "{start}: {listed:?}");
+    }
+    let log = Log { start: 13, end: 99 };
+    let (mut ranges, mut cutter, _) = assign(Some((10, &metadata)), RULE, log).unwrap();
+    take(&mut ranges, &mut cutter, 9);
+    released(&mut ranges, 0);
+    ranges.part(GENERATION, range(13, 16), parts(4, &[1]));
+    assert_eq!(store(&mut ranges, 0).parted.len(), 3, "these are the same");
+}
+
+#[test]
 fn the_range_that_holds_up_all_others_finds_room_for_its_parts() {
     let (mut ranges, mut cutter) = begun();
     take(&mut ranges, &mut cutter, 12);
