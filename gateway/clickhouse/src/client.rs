@@ -47,6 +47,16 @@ pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Characters of the server's message that are kept in an error. Chosen: enough for code, text and row number.
 pub const MESSAGE_CHARS_MAX: usize = 500;
 
+/// Codes with which the server says that it cannot read a body. It gives them for bytes that are no rows at all, such as frames that it was
+/// not asked to decompress: which one depends on the bytes.
+const UNREADABLE: [u32; 5] = [
+    32,  // ATTEMPT_TO_READ_AFTER_EOF
+    33,  // CANNOT_READ_ALL_DATA
+    117, // INCORRECT_DATA
+    128, // TOO_LARGE_ARRAY_SIZE
+    131, // TOO_LARGE_STRING_SIZE
+];
+
 const EXCEPTION_CODE: &str = "X-ClickHouse-Exception-Code";
 
 /// The header that only the server sends, at the end of every INSERT: a block settles only with it. It is final, since the status line
@@ -121,8 +131,45 @@ impl InsertClient {
         };
         match outcome {
             Ok(()) => Ok(Inserted { elapsed: started.elapsed() }),
+            Err(failure) if failure.is_unreadable() => {
+                Err(self.whose(failure, target, id.query_id).await.at(target))
+            }
             Err(failure) => Err(failure.at(target)),
         }
+    }
+
+    /// Makes an INSERT of no rows: names and types of the columns, in a compressed frame like every body. It stores nothing.
+    ///
+    /// # Errors
+    /// [`InsertError`] if the server does not accept it. If it cannot read even that, a proxy changes the body, or removes the parameter
+    /// that says how to read it; the message says so.
+    pub async fn insert_no_rows(&self, target: &InsertTarget, query_id: &str) -> Result<(), InsertError> {
+        let outcome = self.no_rows(target, query_id).await;
+        outcome.map_err(|failure| {
+            let failure = if failure.is_unreadable() { Failure::changed(&failure) } else { failure };
+            failure.at(target)
+        })
+    }
+
+    /// Whether rows are the cause if the server cannot read a body: they are not if it cannot read one without rows either.
+    async fn whose(&self, failure: Failure, target: &InsertTarget, query_id: &str) -> Failure {
+        // Answers about attempts are looked up by the beginning of their ids.
+        match self.no_rows(target, &format!("no-rows-{query_id}")).await {
+            Ok(()) => failure,
+            Err(empty) if empty.is_unreadable() => Failure::changed(&empty),
+            // Whether rows are the cause is unknown. None of them is stored.
+            Err(empty) => Failure { class: Class::Retry, code: None, ..empty },
+        }
+    }
+
+    async fn no_rows(&self, target: &InsertTarget, query_id: &str) -> Result<(), Failure> {
+        let format = WireFormat::RowBinary;
+        let (stream, begun) = InsertBody::new(Vec::new()).stream(&target.header_of(format));
+        let id = InsertId { token: None, query_id };
+        let attempt = self.attempt(request(target, format, stream, &id), &begun);
+        let outcome = tokio::time::timeout(target.timeout(), attempt).await;
+        let late = |_| Err(Failure::connection(&begun, format!("no answer within {:?}", target.timeout())));
+        outcome.unwrap_or_else(late).map(drop)
     }
 
     async fn attempt(&self, request: Request<BodyStream>, begun: &Begun) -> Result<Read, Failure> {
@@ -178,6 +225,21 @@ impl Failure {
     fn no_body() -> Self {
         let message = "the server read no rows: the body of the INSERT was lost on the way".to_owned();
         Self { class: Class::Retry, code: None, http_status: Some(200), message }
+    }
+
+    /// The server cannot read a body without rows.
+    fn changed(empty: &Self) -> Self {
+        let said = &empty.message;
+        let message = format!(
+            "the server cannot read even an INSERT without rows: a proxy removes the parameter decompress, or changes the body. Let it pass \
+             both unchanged. The server said: {said}"
+        );
+        Self { class: Class::Retry, code: None, http_status: empty.http_status, message }
+    }
+
+    /// Whether the server could not read the body. Rows may be the cause, or what happened to the body on its way.
+    fn is_unreadable(&self) -> bool {
+        self.code.is_some_and(|code| UNREADABLE.contains(&code))
     }
 
     /// The error for a success that only a proxy can have sent.

@@ -169,10 +169,42 @@ async fn a_code_is_read_from_the_text_when_the_header_is_missing() {
 async fn an_exception_after_a_200_is_no_success() {
     let error = failure(answer("200 OK", "", "Code: 319. DB::Exception: Unknown status")).await;
     assert_eq!((error.class, error.code, error.http_status), (Class::InDoubt, Some(319), Some(200)));
-    let error = failure(answer("200 OK", "X-ClickHouse-Exception-Code: 33\r\n", "")).await;
-    assert_eq!((error.class, error.code), (Class::RefreshSchema, Some(33)));
+    let error = failure(answer("200 OK", "X-ClickHouse-Exception-Code: 241\r\n", "")).await;
+    assert_eq!((error.class, error.code), (Class::BackPressure, Some(241)));
     let error = failure(answer("200 OK", &summary(10), "what is this")).await;
     assert_eq!((error.class, error.code), (Class::InDoubt, None));
+}
+
+/// A refusal, and the answer to the INSERT without rows that follows it.
+async fn refused_twice(code: u32, without_rows: Reply) -> (InsertError, Vec<(String, Vec<u8>)>) {
+    let refusal =
+        answer("500 Oops", &format!("X-ClickHouse-Exception-Code: {code}\r\n"), "Cannot read all data");
+    let server = serve(vec![refusal, without_rows]).await;
+    let client = InsertClient::new();
+    let error = insert(&client, &server).await.unwrap_err();
+    drop(client);
+    (error, server.requests.await.unwrap())
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn rows_are_the_cause_only_if_an_insert_without_rows_is_read() {
+    for code in UNREADABLE {
+        let (error, requests) = refused_twice(code, answer("200 OK", &summary(0), "")).await;
+        assert_eq!((error.class, error.code), (classify(Some(code), 500, ""), Some(code)));
+        let (head, body) = &requests[1];
+        assert!(head.lines().next().unwrap().ends_with("&query_id=no-rows-q HTTP/1.1"), "no token: {head}");
+        assert!(!body.is_empty() && requests[0].1.starts_with(body), "it is the header alone");
+    }
+    let (error, _) =
+        refused_twice(33, answer("500 Oops", "X-ClickHouse-Exception-Code: 131\r\n", "Too large")).await;
+    assert_eq!((error.class, error.code, error.http_status), (Class::Retry, None, Some(500)));
+    assert!(error.message.contains("a proxy removes the parameter decompress"), "{error}");
+    assert!(error.message.ends_with("The server said: Too large"), "{error}");
+    let (error, _) = refused_twice(33, Reply::Close).await;
+    assert_eq!((error.class, error.code), (Class::Retry, None), "it is not known whether rows are the cause");
+    let (error, _) =
+        refused_twice(33, answer("404", "X-ClickHouse-Exception-Code: 60\r\n", "no table")).await;
+    assert_eq!((error.class, error.code), (Class::Retry, None));
 }
 
 #[tokio::test(flavor = "current_thread")]

@@ -18,6 +18,7 @@ use sluice_clickhouse::{
     fate::{Fate, Lost, Said},
     insert::{InsertTarget, TargetSpec},
     lookup::{Lookup, LookupError},
+    outcome::Class,
     probe::{Probe, TableEngine},
     probe_error::ProbeError,
     table::{self, TableFit},
@@ -28,6 +29,9 @@ use sluice_gateway_config::ClickHouse;
 use sluice_ranges::Destination;
 use std::{collections::BTreeMap, time::Duration};
 use twox_hash::XxHash3_64;
+
+/// The query id of the INSERT without rows.
+const NO_ROWS_ID: &str = "sluice-check-no-rows";
 
 /// The servers of one shard, and their table.
 #[derive(Debug, Clone)]
@@ -228,10 +232,11 @@ impl Sink {
     }
 
     /// The causes for which every INSERT of these columns would fail, from each server: settings that the user may not set, answers
-    /// without the header that every INSERT needs, and a missing grant. Inserts nothing.
+    /// without the header that every INSERT needs, a missing grant, and an INSERT without rows that fails. Stores nothing.
     pub async fn obstacles(&self, columns: &TableColumns) -> Vec<Error> {
         let mut obstacles = Vec::new();
-        for probe in &self.probes {
+        for (endpoint, probe) in self.probes.iter().enumerate() {
+            let known = obstacles.len();
             if let Err(error) = probe.allows_settings(self.insert_timeout, &self.insert_settings).await {
                 obstacles.push(refused_setting(error));
             }
@@ -249,8 +254,23 @@ impl Sink {
                 Ok(refused) => obstacles.extend(refused.into_iter().map(Error::Probe)),
                 Err(error) => obstacles.push(Error::Probe(error)),
             }
+            // It would fail for the same causes.
+            if obstacles.len() == known {
+                obstacles.extend(self.insert_no_rows(endpoint, columns).await.err());
+            }
         }
         obstacles
+    }
+
+    /// Whether an INSERT arrives as it was sent. What passes by itself is no obstacle.
+    async fn insert_no_rows(&self, endpoint: usize, columns: &TableColumns) -> Result<(), Error> {
+        let targets = self.targets(columns)?;
+        match targets.client().insert_no_rows(targets.at(endpoint), NO_ROWS_ID).await {
+            Err(error) if !matches!(error.class, Class::BackPressure | Class::InDoubt) => {
+                Err(Error::Insert(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Why the server says that the user may not insert: with a profile that only reads it says so of a user that has the grant.

@@ -1,5 +1,5 @@
 //! A proxy in front of `ClickHouse`. One kind forwards few parameters of the query string and drops all others, like chproxy by default.
-//! Another kind looks as if it balanced over several servers, and one removes the header with the summary.
+//! Another kind looks as if it balanced over several servers, one removes the header with the summary, and one the parameter `decompress`.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -29,6 +29,8 @@ enum Way {
     Balancing,
     /// Answers lose the header with the summary.
     WithoutSummary,
+    /// Servers do not learn that bodies are compressed.
+    WithoutDecompress,
 }
 
 impl Front {
@@ -44,6 +46,11 @@ impl Front {
     /// Whose answers lack the header that tells of an INSERT that it was stored.
     pub async fn without_summary(authority: &str) -> Self {
         Self::on(authority, Way::WithoutSummary).await
+    }
+
+    /// Which passes all parameters but `decompress`.
+    pub async fn without_decompress(authority: &str) -> Self {
+        Self::on(authority, Way::WithoutDecompress).await
     }
 
     async fn on(authority: &str, way: Way) -> Self {
@@ -85,7 +92,11 @@ async fn pass(
     let parameters = head.uri.query().unwrap_or_default().split('&');
     let is_known =
         |parameter: &&str| parameter.split_once('=').is_some_and(|(name, _)| PARAMETERS.contains(&name));
-    let kept = parameters.filter(|parameter| way != Way::Narrow || is_known(parameter));
+    let kept = parameters.filter(|parameter| match way {
+        Way::Narrow => is_known(parameter),
+        Way::WithoutDecompress => *parameter != "decompress=1",
+        Way::Balancing | Way::WithoutSummary => true,
+    });
     let uri = format!("http://{authority}/?{}", kept.collect::<Vec<_>>().join("&"));
     let mut passed = Request::post(uri).body(Full::new(body)).unwrap();
     *passed.headers_mut() = head.headers;

@@ -5,6 +5,9 @@ use crate::{
     messages::{message, span},
     server::{Database, frames, send},
 };
+use sluice_clickhouse::body::InsertBody;
+use sluice_clickhouse::insert::InsertId;
+use sluice_clickhouse::outcome::Class;
 use sluice_clickhouse::token_places::PLACES_ASKED;
 use sluice_gateway::guarantee::{Load, Reason, Verdict};
 use sluice_gateway::table::sink::Sink;
@@ -137,6 +140,24 @@ async fn a_proxy_that_takes_the_summary_away_is_found() {
     let found: Vec<String> = sink.obstacles(&columns).await.iter().map(ToString::to_string).collect();
     let [obstacle] = &found[..] else { panic!("{found:?}") };
     assert!(obstacle.contains("lack the header X-ClickHouse-Summary"), "{obstacle}");
+    database.drop().await;
+}
+
+/// The server reads compressed bytes as rows then. They must not be taken for rows that it refuses.
+#[tokio::test]
+async fn a_proxy_that_hides_the_compression_is_found_and_no_row_is_blamed() {
+    let database = Database::new("decompress").await;
+    let (_, columns) = database.with_table().await;
+    let front = Front::without_decompress(database.authority()).await;
+    let sink = database.sink_at(Layout::Json, &front.url);
+    let found: Vec<String> = sink.obstacles(&columns).await.iter().map(ToString::to_string).collect();
+    let [obstacle] = &found[..] else { panic!("{found:?}") };
+    assert!(obstacle.contains("a proxy removes the parameter decompress"), "{obstacle}");
+    let targets = sink.targets(&columns).unwrap();
+    let body = InsertBody::new(vec![targets.at(0).header().clone()]);
+    let id = InsertId { token: Some("t"), query_id: "hidden-compression" };
+    let error = targets.client().insert(targets.at(0), &body, id).await.unwrap_err();
+    assert_eq!((error.class, error.code), (Class::Retry, None), "{error}");
     database.drop().await;
 }
 

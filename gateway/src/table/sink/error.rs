@@ -4,7 +4,7 @@ use sluice_clickhouse::{
     bearer::BearerError,
     client::SUMMARY,
     endpoint::{EndpointError, UserError},
-    insert::{INSERT_TIMEOUT_MIN, TargetError},
+    insert::{INSERT_TIMEOUT_MIN, InsertError, TargetError},
     probe_error::ProbeError,
     table::Mismatch,
     tls::TlsError,
@@ -68,6 +68,9 @@ pub enum Error {
         "the answers of {endpoint} lack the header {SUMMARY}, without which no INSERT counts as stored: let the proxy in between pass it"
     )]
     NoSummary { endpoint: String },
+    /// An INSERT without rows fails.
+    #[error(transparent)]
+    Insert(InsertError),
     /// The user may not read the columns, which comes before every INSERT.
     #[error(
         "the user {user} may neither read the columns of {table} (SHOW COLUMNS) nor insert into it (INSERT), which includes the former: \
@@ -113,6 +116,7 @@ impl Error {
             | Self::Endpoint(_)
             | Self::Setting { .. }
             | Self::NoSummary { .. }
+            | Self::Insert(_)
             | Self::Engine { .. }
             | Self::User(_)
             | Self::Target(_) => None,
