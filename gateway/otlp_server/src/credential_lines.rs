@@ -44,7 +44,7 @@ pub(crate) fn lines(kind: LineKind, content: &[u8]) -> Result<Vec<&[u8]>, WrongL
         if text.is_empty() {
             continue;
         }
-        let why = match (fault(kind, text), first.get(text)) {
+        let why = match (fault(kind, text), first.get(text).copied()) {
             (Some(why), _) => why.to_owned(),
             (None, Some(other)) => format!("is the same as line {other}: remove one of them"),
             (None, None) => {
