@@ -179,7 +179,7 @@ async fn new_tokens_pass_and_former_ones_do_not() {
     let notice = soon(async {
         loop {
             let notice = world.notice(NoticeKind::FilesFailed).await;
-            if notice.words.contains("tokens") {
+            if notice.words.contains("line 2") {
                 break notice;
             }
         }
