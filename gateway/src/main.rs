@@ -85,7 +85,12 @@ fn execute(command: &Command) -> Result<ExitCode, Failure> {
 
 fn load(file: &ConfigFile) -> Result<CheckedConfig, Failure> {
     let config = parse::read(&file.config).map_err(|error| Failure::new(EXIT_CONFIG, error))?;
-    config.check().map_err(|violations| Failure::new(EXIT_CONFIG, violations))
+    config.check().map_err(|violations| wrong(file, violations))
+}
+
+/// A config that was read and breaks rules.
+fn wrong(file: &ConfigFile, violations: impl Display) -> Failure {
+    Failure::new(EXIT_CONFIG, format!("the config {} is wrong:\n{violations}", file.config.display()))
 }
 
 fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
@@ -104,15 +109,18 @@ fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
 
 fn run_edge(file: &ConfigFile) -> Result<ExitCode, Failure> {
     let config = parse::read_edge(&file.config).map_err(|error| Failure::new(EXIT_CONFIG, error))?;
-    let checked = config.check().map_err(|violations| Failure::new(EXIT_CONFIG, violations))?;
+    let checked = config.check().map_err(|violations| wrong(file, violations))?;
     let sizing = EdgeSizing::of(checked.config());
     let budget = EdgeBudget::divide(&sizing)
-        .map_err(|shortfall| Failure::new(EXIT_CONFIG, format!("memory.limit: {shortfall}")))?;
+        .map_err(|shortfall| wrong(file, format_args!("memory.limit: {shortfall}")))?;
     log_to_stderr(&checked.config().log)?;
     abort_on_panic();
     let budget =
         app::container::fitted_edge(sizing, budget).map_err(|error| Failure::new(EXIT_UNAVAILABLE, error))?;
-    edge::run::run(&checked, &budget).map_err(|error| Failure::new(1, format!("{error:#}")))?;
+    edge::run::run(&checked, &budget).map_err(|error| {
+        let code = if edge::run::is_of_config(&error) { EXIT_CONFIG } else { 1 };
+        Failure::new(code, format!("{error:#}"))
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

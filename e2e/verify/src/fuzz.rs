@@ -42,9 +42,10 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "otlp_walk", corpus: "otlp", runs: 100_000 },
     Target { name: "otlp_json", corpus: "otlp_json", runs: 20_000 },
+    Target { name: "otlp_framing", corpus: "otlp_framing", runs: 10_000 },
     Target { name: "otlp_rows", corpus: "otlp", runs: 15_000 },
     Target { name: "frame_read", corpus: "frame_read", runs: 20_000 },
     Target { name: "frame_round_trip", corpus: "frame_round_trip", runs: 5_000 },

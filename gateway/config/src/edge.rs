@@ -103,11 +103,12 @@ pub struct ServerTls {
 }
 
 /// How clients prove who they are: one of the tokens or one of the users, in the header `Authorization`. If both files are set, either passes.
-/// The files are read again while the edge runs. Empty lines are ignored; a file without any other line lets no client in.
+/// Each file is read again while the edge runs. Lines end with LF or CR LF. Empty lines are ignored; a file without any other line lets no
+/// client in. A file with a line that is no token or no user is refused: at the start with exit code 64, later the lines before are used on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Authentication {
-    /// File with bearer tokens, one a line.
+    /// File with bearer tokens, one a line, of visible ASCII without spaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bearer_tokens_file: Option<String>,
     /// File with users, one a line, each `user:password`; the password ends with the line.
@@ -368,7 +369,7 @@ impl Tenants {
     }
 }
 
-/// Headers that have another meaning: the first is a secret, which must not be told as a tenant's name.
+/// Headers that have another meaning: the first is a secret, which no answer may repeat as a tenant's name.
 pub const HEADERS_OWNED: [&str; 4] = ["authorization", "content-type", "content-length", "content-encoding"];
 
 /// Whether it is the name of a header in lower case, which is also a metadata key of gRPC with a text as its value.
@@ -412,7 +413,7 @@ impl EdgeKafka {
         );
         self.tls.iter().for_each(|tls| tls.check(&at("tls"), found));
         self.sasl.iter().for_each(|sasl| sasl.check(&self.bootstrap_servers, &at("sasl"), found));
-        kafka_properties::check(&self.properties, &at("properties"), found);
+        kafka_properties::check_edge(&self.properties, &at("properties"), found);
     }
 }
 

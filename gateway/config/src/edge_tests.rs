@@ -125,7 +125,11 @@ fn each_rule_names_its_field() {
         ),
         ("otlp_spans", "a\n  tls: {keyFile: k}", "kafka.tls.certificateFile: must be set"),
         ("otlp_spans", "a\n  sasl: {mechanism: Plain, username: u}", "kafka.sasl.passwordFile: must be set"),
-        ("otlp_spans", "a\n  properties: {acks: '1'}", "kafka.properties.acks: cannot be set here"),
+        (
+            "otlp_spans",
+            "a\n  properties: {acks: '1'}",
+            "kafka.properties.acks: cannot be set here: the edge decides",
+        ),
     ] {
         let found = violations(from, to);
         assert!(found.iter().any(|v| v.starts_with(expected)), "{to}: {found:?}");
@@ -146,7 +150,9 @@ fn an_unknown_field_and_another_version_are_refused() {
     let error = edge_from_yaml(&SMALLEST.replace("topic:", "topics:")).unwrap_err().to_string();
     assert!(error.starts_with("kafka.topics") && error.contains("topic"), "{error}");
     let other = SMALLEST.replace("contractVersion: 1", "contractVersion: 2") + "novelty: true\n";
-    assert!(matches!(edge_from_yaml(&other), Err(Error::ContractVersion { found: 2 })));
+    let error = edge_from_yaml(&other).unwrap_err();
+    assert!(matches!(error, Error::ContractVersion { program: "edge", found: 2 }));
+    assert!(error.to_string().contains("this edge reads version 1"), "{error}");
 }
 
 #[test]

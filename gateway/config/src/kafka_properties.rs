@@ -14,6 +14,25 @@ pub const PROPERTY_BYTES_MAX: usize = 1_024;
 /// The reason for settings of the dead-letter producer.
 const LETTERS: &str = "the gateway decides how dead letters are produced";
 
+/// Why an edge has its own values for what a gateway decides for dead letters.
+const PRODUCES: &str =
+    "the edge decides how it produces: idempotent, and acknowledged by all in-sync replicas (acks=all)";
+
+/// Prefixes of settings that only a consumer has, beside those whose reason says so.
+const OF_CONSUMERS: [&str; 11] = [
+    "group.",
+    "auto.",
+    "enable.auto.",
+    "isolation.level",
+    "check.crcs",
+    "queued.",
+    "sluice.",
+    "fetch.",
+    "max.partition.fetch.bytes",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+];
+
 /// Names, or prefixes of names that end in a dot, and the reason.
 pub const OWNED: [(&str, &str); 43] = [
     ("bootstrap.servers", "set bootstrapServers"),
@@ -81,8 +100,36 @@ pub fn owner(name: &str) -> Option<&'static str> {
     owned.or_else(|| TUNED.contains(&name).then_some("the gateway tunes it"))
 }
 
-/// Adds what is wrong with the settings; `at` is their path.
+/// The same for an edge, which refuses the same settings for reasons of its own.
+pub fn owner_in_edge(name: &str) -> Option<&'static str> {
+    let in_gateway = owner(name)?;
+    let is_of_consumers = OF_CONSUMERS.iter().any(|prefix| name.starts_with(prefix))
+        || matches!(name, "heartbeat.interval.ms" | "max.poll.interval.ms");
+    Some(match name {
+        _ if is_of_consumers => "an edge only produces, and this is a setting of consumers",
+        "enable.ssl.certificate.verification" | "enable.sasl.oauthbearer.unsecure.jwt" => in_gateway,
+        _ if in_gateway == LETTERS || name.starts_with("enable.") => PRODUCES,
+        _ if name.starts_with("client.") => "the edge's pod decides it",
+        _ if name.starts_with("plugin.") => "the edge loads no plugins",
+        _ if TUNED.contains(&name) => "the edge tunes it",
+        _ => in_gateway,
+    })
+}
+
+/// Why a program refuses a setting.
+type Owner = fn(&str) -> Option<&'static str>;
+
+/// Adds what is wrong with the settings of a gateway; `at` is their path.
 pub(crate) fn check(properties: &BTreeMap<String, String>, at: &str, found: &mut Violations) {
+    check_with(properties, owner, at, found);
+}
+
+/// The same of an edge.
+pub(crate) fn check_edge(properties: &BTreeMap<String, String>, at: &str, found: &mut Violations) {
+    check_with(properties, owner_in_edge, at, found);
+}
+
+fn check_with(properties: &BTreeMap<String, String>, owner: Owner, at: &str, found: &mut Violations) {
     found.add_if(properties.len() > PROPERTIES_MAX, at, || {
         format!("{} settings are more than {PROPERTIES_MAX}", properties.len())
     });
@@ -118,6 +165,34 @@ mod tests {
         ] {
             assert_eq!(owner(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn no_reason_of_an_edge_speaks_of_a_gateway_or_a_consumer_group() {
+        for (name, _) in OWNED {
+            let name = if name.ends_with('.') { format!("{name}x") } else { name.to_owned() };
+            let reason = owner_in_edge(&name).unwrap();
+            assert!(
+                !["gateway", "consumerGroup", "initialOffset", "dead letter"]
+                    .iter()
+                    .any(|of| reason.contains(of)),
+                "{name}: {reason}"
+            );
+        }
+        for name in TUNED {
+            assert!(!owner_in_edge(name).unwrap().contains("gateway"), "{name}");
+        }
+        for (name, expected) in [
+            ("acks", PRODUCES),
+            ("enable.idempotence", PRODUCES),
+            ("linger.ms", PRODUCES),
+            ("sasl.password", "set sasl"),
+            ("enable.ssl.certificate.verification", "servers are always verified; set tls"),
+            ("client.id", "the edge's pod decides it"),
+        ] {
+            assert_eq!(owner_in_edge(name), Some(expected), "{name}");
+        }
+        assert_eq!(owner_in_edge("debug"), None);
     }
 
     #[test]

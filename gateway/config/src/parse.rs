@@ -25,18 +25,28 @@ pub enum Error {
     #[error("{path}: {message}")]
     Field { path: String, message: String },
     /// The config has a contract version that this program does not know.
-    #[error("contractVersion: this gateway reads version {CONTRACT_VERSION}, the config has version {found}")]
-    ContractVersion { found: u32 },
+    #[error(
+        "contractVersion: this {program} reads version {CONTRACT_VERSION}, the config has version {found}"
+    )]
+    ContractVersion { program: &'static str, found: u32 },
+    /// The text of a file is not the config that is read.
+    #[error("the config {file} cannot be used:\n{error}")]
+    Text { file: String, error: Box<Self> },
 }
 
 /// Reads and parses a file.
 pub fn read(path: &Path) -> Result<GatewayConfig, Error> {
-    from_yaml(&read_text(path)?)
+    from_yaml(&read_text(path)?).map_err(|error| of_file(path, error))
 }
 
 /// Reads and parses the config of an edge.
 pub fn read_edge(path: &Path) -> Result<EdgeConfig, Error> {
-    edge_from_yaml(&read_text(path)?)
+    edge_from_yaml(&read_text(path)?).map_err(|error| of_file(path, error))
+}
+
+/// An error in the text of a file.
+fn of_file(path: &Path, error: Error) -> Error {
+    Error::Text { file: path.display().to_string(), error: Box::new(error) }
 }
 
 fn read_text(path: &Path) -> Result<String, Error> {
@@ -52,7 +62,7 @@ fn read_text(path: &Path) -> Result<String, Error> {
 ///
 /// The version is checked first: a config of another version is then reported as such, and not because of an unknown field.
 pub fn from_yaml(text: &str) -> Result<GatewayConfig, Error> {
-    check_version(text)?;
+    check_version(text, "gateway")?;
     typed(text).map_err(|first| match findings::findings(text, &first) {
         Some(found) => Error::Fields(found),
         None => first.into_error(),
@@ -61,18 +71,18 @@ pub fn from_yaml(text: &str) -> Result<GatewayConfig, Error> {
 
 /// Parses the YAML of an edge; the version is checked first here as well. Of fields that are wrong, the first is named.
 pub fn edge_from_yaml(text: &str) -> Result<EdgeConfig, Error> {
-    check_version(text)?;
+    check_version(text, "edge")?;
     typed(text).map_err(Wrong::into_error)
 }
 
-fn check_version(text: &str) -> Result<(), Error> {
+fn check_version(text: &str, program: &'static str) -> Result<(), Error> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Version {
         contract_version: u32,
     }
     let Version { contract_version: found } = typed(text).map_err(Wrong::into_error)?;
-    if found == CONTRACT_VERSION { Ok(()) } else { Err(Error::ContractVersion { found }) }
+    if found == CONTRACT_VERSION { Ok(()) } else { Err(Error::ContractVersion { program, found }) }
 }
 
 /// The commit mode of a config, whatever its other content and contract version: the field has had this place in every version.
@@ -220,7 +230,7 @@ mod tests {
     #[test]
     fn another_contract_version_says_so_whatever_else_it_holds() {
         let text = SMALLEST.replace("contractVersion: 1", "contractVersion: 2") + "\nnovelty: true\n";
-        assert!(matches!(from_yaml(&text), Err(Error::ContractVersion { found: 2 })));
+        assert!(matches!(from_yaml(&text), Err(Error::ContractVersion { program: "gateway", found: 2 })));
     }
 
     #[test]
@@ -248,6 +258,19 @@ mod tests {
         for text in ["", "a", "contractVersion: 1", "sink: {clickhouse: {endpoints: [a]}}"] {
             assert!(servers(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_error_in_a_file_names_the_file() {
+        let file = std::env::temp_dir().join(format!("sluice-parse-{}.yaml", std::process::id()));
+        std::fs::write(&file, SMALLEST.replace("topics:", "topic:")).unwrap();
+        for error in [read(&file).unwrap_err(), read_edge(&file).unwrap_err()] {
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("the config {} cannot be used:\n", file.display())), "{text}");
+        }
+        assert!(read(&file).unwrap_err().to_string().contains("source.kafka.topic"));
+        std::fs::remove_file(&file).unwrap();
+        assert!(read_edge(&file).unwrap_err().to_string().contains("cannot read the config"));
     }
 
     #[test]

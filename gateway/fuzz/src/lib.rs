@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | [`otlp_walk`] | a Kafka message | spans or `Malformed`, and work in proportion to the bytes |
 //! | [`otlp_json`] | a Kafka message in JSON | a message that the walk reads, not longer than the text, or `Malformed` |
+//! | [`otlp_framing`] | what a client sends to the OTLP server, or a file of credentials | the same from chunks of any size; no error repeats a line |
 //! | [`otlp_rows`] | a Kafka message | its rows whole or not at all, and no more bytes than it may write; each can be read, its paths are unique, its strings are UTF-8 |
 //! | [`frame_read`] | a compressed frame | raw bytes or an error, the same from two readers |
 //! | [`frame_round_trip`] | rows | the frames made of them hold them, and the LZ4 blocks keep the format's rules |
@@ -37,6 +38,15 @@ mod rows {
     pub mod value_text;
 }
 
+#[path = "../../otlp_server/src"]
+#[allow(dead_code, reason = "the server uses what the targets do not")]
+mod otlp_server {
+    pub mod credential_lines;
+    pub mod http2_frames;
+    #[path = "body/message_head.rs"]
+    pub mod message_head;
+}
+
 /// The readers of the end-to-end tests, which were written apart from the gateway's writers.
 #[path = "../../../e2e/bench/src/throughput"]
 #[allow(dead_code, reason = "the end-to-end tests use what the targets do not")]
@@ -49,6 +59,7 @@ pub mod frame_read;
 pub mod frame_round_trip;
 pub mod gateway_config;
 pub mod native_block;
+pub mod otlp_framing;
 pub mod otlp_json;
 pub mod otlp_rows;
 pub mod otlp_walk;

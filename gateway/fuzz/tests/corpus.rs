@@ -8,9 +8,10 @@ use sluice_gateway_fuzz as fuzz;
 /// A target, and the folder of its inputs.
 type Target = (fn(&[u8]), &'static str);
 
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 9] = [
     (fuzz::otlp_walk::check, "otlp"),
     (fuzz::otlp_json::check, "otlp_json"),
+    (fuzz::otlp_framing::check, "otlp_framing"),
     (fuzz::otlp_rows::check, "otlp"),
     (fuzz::frame_read::check, "frame_read"),
     (fuzz::frame_round_trip::check, "frame_round_trip"),

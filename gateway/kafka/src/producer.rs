@@ -12,7 +12,7 @@
 //! | thread | does |
 //! | --- | --- |
 //! | `produce` | takes acknowledgements, gives librdkafka new tokens, replaces a producer after a fatal error |
-//! | `topic` | asks for the topic's partitions every 10 s, and for its largest batch every hour and after a refusal |
+//! | `topic` | asks for the topic's partitions every 10 s, and each second while no broker answers; for its largest batch every hour and after a refusal |
 //!
 //! # Keys and partitions
 //!
@@ -25,6 +25,7 @@
 //! waits. A message that is not acknowledged within [`ProducerLimits::timeout`] is answered with [`NotStored`], and may be stored later all
 //! the same: delivery is at least once.
 
+mod connection_errors;
 mod murmur2;
 mod not_stored;
 mod pump;

@@ -1,8 +1,9 @@
-//! What the requests of a connection say of it: whether it is idle, whether headers are waited for, and whether it is a flood.
+//! What the requests of a connection say of it: whether it is idle, whether headers are waited for, whether it closes, and whether it is a
+//! flood.
 
 use crate::{counters::ConnectionEnd, limits::Limits};
 use std::{
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     time::Duration,
 };
 use tokio::{sync::Notify, time::Instant};
@@ -16,6 +17,11 @@ pub(crate) struct Activity {
     ended_ms: AtomicU64,
     /// When the first byte of headers came that are not complete yet, in milliseconds after the begin, and one more; 0 if there is none.
     head_ms: AtomicU64,
+    /// The same of a frame of HTTP/2, or of headers that several frames have: these also come while requests are in flight.
+    frame_ms: AtomicU64,
+    is_http2: AtomicBool,
+    /// The connection takes no requests after the next answer.
+    is_closing: AtomicBool,
     /// Cancelled requests, less those that were answered.
     resets: AtomicU32,
     resets_max: u32,
@@ -29,6 +35,9 @@ impl Activity {
             in_flight: AtomicU32::new(0),
             ended_ms: AtomicU64::new(0),
             head_ms: AtomicU64::new(0),
+            frame_ms: AtomicU64::new(0),
+            is_http2: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
             resets: AtomicU32::new(0),
             resets_max,
             flooded: Notify::new(),
@@ -39,7 +48,7 @@ impl Activity {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Bytes came, of which headers are made. Bytes of a body are not meant, for which a request is in flight.
+    /// Records that bytes came, of which headers are made. Bytes of a body are not meant, for which a request is in flight.
     pub fn begin_head(&self) {
         if self.in_flight.load(Ordering::Relaxed) > 0 || self.head_ms.load(Ordering::Relaxed) > 0 {
             return;
@@ -50,6 +59,46 @@ impl Activity {
     /// The headers are complete, or there are none: HTTP/2 may wait after its preface.
     pub fn end_head(&self) {
         self.head_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// Records that a frame, or headers in frames, have begun, unless they had.
+    pub fn begin_frame(&self) {
+        if self.frame_ms.load(Ordering::Relaxed) == 0 {
+            self.frame_ms.store(self.elapsed_ms().saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    pub fn end_frame(&self) {
+        self.frame_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// Records that the preface of HTTP/2 is complete.
+    pub fn begin_http2(&self) {
+        self.end_head();
+        self.is_http2.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_http2(&self) -> bool {
+        self.is_http2.load(Ordering::Relaxed)
+    }
+
+    /// Records that the connection takes no requests after the next answer.
+    pub fn close(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Relaxed)
+    }
+
+    /// Requests that have no answer.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request has begun to come that has no complete headers.
+    pub fn has_head(&self) -> bool {
+        [&self.head_ms, &self.frame_ms].iter().any(|begun| begun.load(Ordering::Relaxed) > 0)
     }
 
     pub fn begin_request(&self) {
@@ -77,14 +126,16 @@ impl Activity {
 
     /// When to look again, or why the connection ends now.
     pub fn look(&self, limits: &Limits, now: Instant) -> Result<Instant, ConnectionEnd> {
-        let head_at = self.head_at(limits.header_read_timeout, now).ok_or(ConnectionEnd::Broken)?;
+        let timeout = limits.header_read_timeout;
+        let head_at = self.head_at(&self.head_ms, timeout, now).ok_or(ConnectionEnd::Broken)?;
+        let frame_at = self.head_at(&self.frame_ms, timeout, now).ok_or(ConnectionEnd::Broken)?;
         let idle_at = self.idle_at(limits.idle_timeout, now).ok_or(ConnectionEnd::Idle)?;
-        Ok(head_at.min(idle_at))
+        Ok(head_at.min(frame_at).min(idle_at))
     }
 
     /// When headers will have taken this long; `None` if they have. Without any, those that begin right after now are looked at in time.
-    fn head_at(&self, timeout: Duration, now: Instant) -> Option<Instant> {
-        let Some(ms) = self.head_ms.load(Ordering::Relaxed).checked_sub(1) else {
+    fn head_at(&self, begun_ms: &AtomicU64, timeout: Duration, now: Instant) -> Option<Instant> {
+        let Some(ms) = begun_ms.load(Ordering::Relaxed).checked_sub(1) else {
             return Some(now + timeout);
         };
         let at = self.begun + Duration::from_millis(ms) + timeout;
@@ -144,6 +195,23 @@ mod tests {
         assert_eq!(look(), Err(ConnectionEnd::Broken));
         activity.end_head();
         assert_eq!(look(), seconds(56));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frame_has_a_time_also_while_requests_are_in_flight() {
+        let limits = Limits { header_read_timeout: Duration::from_secs(10), ..Limits::default() };
+        let activity = Activity::new(1);
+        activity.begin_http2();
+        activity.begin_request();
+        activity.begin_frame();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        activity.begin_frame();
+        assert!(activity.has_head());
+        assert_eq!(activity.look(&limits, Instant::now()), Ok(activity.begun + Duration::from_secs(10)));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(activity.look(&limits, Instant::now()), Err(ConnectionEnd::Broken));
+        activity.end_frame();
+        assert!(activity.look(&limits, Instant::now()).is_ok() && !activity.has_head());
     }
 
     #[tokio::test]

@@ -138,11 +138,10 @@ pub(crate) fn http_failed(failure: &Failure, encoding: Encoding) -> Response<Ans
         Outcome::WrongType => {
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(Compression::ACCEPTED));
         }
-        Outcome::Unauthenticated => {
-            headers.append(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            headers.append(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"otlp\""));
-        }
         _ => {}
+    }
+    if let Some(challenge) = failure.challenge {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge.header()));
     }
     answer
 }

@@ -1,4 +1,4 @@
-//! What a server is told at its start.
+//! The config of a server.
 
 use crate::{ByteBudget, Counters, Limits, NoticeTaker};
 use http::HeaderName;
@@ -22,17 +22,18 @@ pub struct TlsFiles {
     pub client_ca: Option<PathBuf>,
 }
 
-/// How clients prove who they are in the header `Authorization`: any token or user of any file passes. The files are read again when they
-/// change. Empty lines are ignored. With no other line in any file, nobody passes.
+/// How clients prove who they are in the header `Authorization`: any token or user of any file passes. Each file is read again when it
+/// changes, whatever the others are. Lines end with LF or CR LF; empty ones are ignored. A file with a line that is neither is refused with
+/// the number of the line. With no other line in any file, no client passes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CredentialFiles {
-    /// Files with bearer tokens, one a line.
+    /// Files with bearer tokens, one a line, of visible ASCII without spaces.
     pub bearer_tokens: Vec<PathBuf>,
     /// Files with users, one a line, each `user:password`; the password ends with the line.
     pub basic_users: Vec<PathBuf>,
 }
 
-/// What a server is told at its start.
+/// The config of a server.
 #[derive(Clone)]
 pub struct ServerConfig {
     /// Where gRPC is served, mostly port 4317; `None`: not at all. `[::]` and `0.0.0.0` mean all addresses of IPv6 and IPv4, or only of

@@ -2,17 +2,19 @@
 //!
 //! | it ends | because |
 //! | --- | --- |
-//! | at once | there are too many others; no first byte, or no TLS handshake, in [`Limits::handshake_timeout`]; no headers in [`Limits::header_read_timeout`] after their first byte; a flood of resets |
+//! | at once | there are too many others; no first byte, or no TLS handshake, in [`Limits::handshake_timeout`]; no whole headers, or no whole frame of HTTP/2, in [`Limits::header_read_timeout`] after their first byte; a flood of resets |
 //! | once its requests are answered, at most after [`Limits::connection_grace`] | it is old, or idle |
 //! | the same, at most after [`Limits::shutdown_timeout`] | the server ends |
 //!
-//! With GOAWAY, or `Connection: close`, the client is told that no more requests are taken. Owner: one task a connection.
+//! The server says with GOAWAY, or `Connection: close`, that it takes no more requests. [`crate::lifetime`] has the steps. Owner: one task a
+//! connection.
 
 use crate::{
     activity::Activity,
     counters::{ConnectionEnd, Counters, Protocol},
     exchange::{Desk, answer},
     files::Live,
+    lifetime::{LINGER, Lifetime, Step},
     limits::{AGE_JITTER_DIVISOR, HEADER_BYTES_MIN, Limits, WINDOW_BYTES_MIN},
     notices::NoticeKind,
     reading::Reading,
@@ -85,9 +87,18 @@ pub(crate) async fn serve<A: Acceptor>(
     mut closing: watch::Receiver<bool>,
 ) {
     let mut open = Open::begin(desk.counters.clone());
+    let beginning = timeout(desk.limits.handshake_timeout, begin(stream, tls, protocol));
+    tokio::pin!(beginning);
     let begun = tokio::select! {
-        begun = timeout(desk.limits.handshake_timeout, begin(stream, tls, protocol)) => begun,
-        () = told(&mut closing) => return,
+        biased;
+        begun = &mut beginning => begun,
+        () = server_ends(&mut closing) => {
+            // The client may have sent its first request before the sockets were closed.
+            match timeout(LINGER.min(desk.limits.shutdown_timeout), beginning).await {
+                Ok(begun) => begun,
+                Err(_) => return,
+            }
+        }
     };
     open.end = match begun {
         Ok(Ok(Begun::Plain(stream))) => run(&desk, protocol, stream, closing).await,
@@ -110,7 +121,7 @@ fn refused<A>(desk: &Desk<A>, words: impl FnOnce() -> String) -> ConnectionEnd {
 }
 
 /// Waits until the server ends. If its sender has gone, it has.
-async fn told(closing: &mut watch::Receiver<bool>) {
+async fn server_ends(closing: &mut watch::Receiver<bool>) {
     drop(closing.wait_for(|is_closing| *is_closing).await);
 }
 
@@ -145,40 +156,28 @@ async fn run<A: Acceptor>(
         async move { Ok::<_, Infallible>(answered.await) }
     });
     let builder = builder(limits);
-    let stream = TokioIo::new(Reading::new(stream, activity.clone()));
-    let connection = builder.serve_connection(stream, service);
+    let reading = Reading::new(stream, activity.clone(), limits.header_bytes_max.max(HEADER_BYTES_MIN));
+    let connection = builder.serve_connection(TokioIo::new(reading), service);
     tokio::pin!(connection);
-    let begun = Instant::now();
-    let aged_at = begun + jittered(limits.connection_age_max, RandomState::new().build_hasher().finish());
-    let mut look_at = begun + limits.header_read_timeout.min(limits.idle_timeout);
-    // Why no more requests are taken, and how long those that it has are waited for.
-    let mut leaving: Option<(ConnectionEnd, Instant)> = None;
+    let age = jittered(limits.connection_age_max, RandomState::new().build_hasher().finish());
+    let mut lifetime = Lifetime::begin(activity.clone(), limits, age, Instant::now());
     loop {
-        let wake_at = leaving.map_or(aged_at.min(look_at), |(_, until)| until);
-        let end = tokio::select! {
-            ended = connection.as_mut() => return match (leaving, ended) {
-                (Some((end, _)), _) => end,
+        let step = tokio::select! {
+            // What the client has sent is read before a step is taken.
+            biased;
+            ended = connection.as_mut() => return match (lifetime.end(), ended) {
+                (Some(end), _) => end,
                 (None, Ok(())) => ConnectionEnd::Closed,
                 (None, Err(_)) => ConnectionEnd::Broken,
             },
             () = activity.flooded() => return ConnectionEnd::Resets,
-            () = told(&mut closing), if leaving.is_none() => Some((ConnectionEnd::Shutdown, limits.shutdown_timeout)),
-            () = sleep_until(wake_at) => match leaving {
-                Some((end, _)) => return end,
-                None if Instant::now() >= aged_at => Some((ConnectionEnd::Aged, limits.connection_grace)),
-                None => match activity.look(limits, Instant::now()) {
-                    Err(ConnectionEnd::Idle) => Some((ConnectionEnd::Idle, limits.connection_grace)),
-                    Err(end) => return end,
-                    Ok(at) => {
-                        look_at = at;
-                        None
-                    }
-                },
-            },
+            () = server_ends(&mut closing), if !lifetime.is_server_ending() => lifetime.server_ends(limits, Instant::now()),
+            () = sleep_until(lifetime.wake_at()) => lifetime.wake(limits, Instant::now()),
         };
-        if let Some((end, grace)) = end {
-            leaving = Some((end, Instant::now() + grace));
-            connection.as_mut().graceful_shutdown();
+        match step {
+            Step::Wait => {}
+            Step::Close => connection.as_mut().graceful_shutdown(),
+            Step::End(end) => return end,
         }
     }
 }

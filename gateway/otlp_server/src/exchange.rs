@@ -9,7 +9,7 @@ use crate::{
     body::{
         buffer::{Buffer, Full},
         decompression::{Compression, Decompression, INLINE_BYTES, Progress},
-        intake::Intake,
+        intake::{BoxedError, Intake},
     },
     byte_budget::{ByteBudget, BytePermit},
     config::TENANT_BYTES_MAX,
@@ -23,13 +23,16 @@ use crate::{
     request::{Accepted, Acceptor, Encoding, Request},
 };
 use ::http::{
-    HeaderMap, HeaderName, Response, Version,
-    header::{AUTHORIZATION, EXPECT},
+    HeaderMap, HeaderName, HeaderValue, Response, Version,
+    header::{AUTHORIZATION, CONNECTION, EXPECT},
 };
 use bytes::Bytes;
 use hyper::body::Body;
-use std::{fmt::Display, sync::Arc};
+use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What the answer to an empty request says: it is a success, and nothing was stored.
+const EMPTY: &str = "the request is empty: it has no spans";
 
 /// What all requests share.
 pub(crate) struct Desk<A> {
@@ -97,7 +100,7 @@ pub(crate) async fn answer<A, B>(
 where
     A: Acceptor,
     B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Display,
+    B::Error: Into<BoxedError>,
 {
     let mut count = Count::begin(desk.counters.clone(), activity.clone(), protocol);
     let (parts, body) = request.into_parts();
@@ -114,20 +117,25 @@ where
         Err(failure) => failure.outcome,
     };
     tell(&desk.notices, &result, count.outcome);
+    let is_closing = activity.is_closing();
     if !is_http_2 && (intake.is_unread() || (intake.is_untouched() && !is_asked)) {
         discard(intake, desk.limits.body_bytes_max, activity);
     }
-    match (&result, form) {
+    let mut answer = match (&result, form) {
         (Ok(accepted), Form::Grpc) => grpc_accepted(accepted),
         (Ok(accepted), Form::Http(encoding)) => http_accepted(accepted, encoding),
         (Err(failure), Form::Grpc) => grpc_failed(failure),
         (Err(failure), Form::Http(encoding)) => http_failed(failure, encoding),
+    };
+    if !is_http_2 && is_closing {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
+    answer
 }
 
 fn tell(notices: &Notices, result: &Result<Accepted, Failure>, outcome: Outcome) {
     let words = match result {
-        Ok(accepted) if !accepted.message.is_empty() => &accepted.message,
+        Ok(accepted) if accepted.rejected_spans > 0 => &accepted.message,
         Err(failure) if outcome != Outcome::Cancelled => &failure.words,
         _ => return,
     };
@@ -139,7 +147,7 @@ fn tell(notices: &Notices, result: &Result<Accepted, Failure>, outcome: Outcome)
 fn discard<B>(intake: Intake<B>, bytes_max: u32, activity: Arc<Activity>)
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Display,
+    B::Error: Into<BoxedError>,
 {
     // One for a connection, which takes no other request before; it ends at the deadline of the body.
     activity.begin_request();
@@ -197,8 +205,8 @@ impl<A: Acceptor> Desk<A> {
         self.counters.decompress(protocol, body.len());
         if body.is_empty() {
             return match encoding {
-                // A message without fields.
-                Encoding::Protobuf => Ok(Accepted::default()),
+                // A message without fields, which a client may send to see whether the server answers.
+                Encoding::Protobuf => Ok(Accepted { rejected_spans: 0, message: EMPTY.to_owned() }),
                 Encoding::Json => {
                     Err(Failure::malformed("the body is empty; {} is the request without spans"))
                 }
@@ -213,7 +221,7 @@ impl<A: Acceptor> Desk<A> {
         compression: Compression,
         body: Buffer,
     ) -> Result<(Bytes, BytePermit), Failure> {
-        let mut work = Decompression::begin(compression, body, &self.budget, &self.limits)?;
+        let mut work = Decompression::begin_within(compression, body, &self.budget, &self.limits).await?;
         if work.is_small() && work.run(INLINE_BYTES)? == Progress::Done {
             return Ok(work.finish());
         }

@@ -105,9 +105,10 @@ fn request() -> impl Strategy<Value = ::http::Request<Chunks>> {
                 request = request.header(name, encoding);
             }
         }
-        if let Some(length) = length {
-            request = request.header("content-length", length);
-        }
+        request = match length {
+            Some(length) => request.header("content-length", length),
+            None => request.header("transfer-encoding", "chunked"),
+        };
         if let Some(Ok(tenant)) = tenant.map(::http::HeaderValue::try_from) {
             request = request.header("x-tenant", tenant);
         }

@@ -1,4 +1,4 @@
-//! A request that is not accepted: how it is counted, and what its client is told.
+//! A request that is not accepted: how it is counted, and what its answer says.
 
 use crate::{
     byte_budget::{ByteBudget, NoRoom},
@@ -7,22 +7,54 @@ use crate::{
     request::Refusal,
 };
 use http::StatusCode;
-use std::{fmt::Display, time::Duration};
+use std::{error::Error, io, time::Duration};
 
 /// Bytes of a client's own words in an answer, after which they are cut. Chosen: a path or a name is recognized by them.
 const SHOWN_BYTES_MAX: usize = 128;
+
+/// Headers of a request over HTTP/1.1 from which hyper refuses it.
+const HEADERS_MAX: usize = 100;
+
+/// Causes of an error that an answer names. Chosen: hyper's have two.
+const CAUSES_MAX: usize = 4;
 
 /// Status codes of gRPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     Ok = 0,
-    Cancelled = 1,
     InvalidArgument = 3,
     ResourceExhausted = 8,
     Unimplemented = 12,
     Internal = 13,
     Unavailable = 14,
     Unauthenticated = 16,
+}
+
+/// The schemes of the header `Authorization` that files are configured for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Challenge {
+    pub bearer: bool,
+    pub basic: bool,
+}
+
+impl Challenge {
+    /// For people.
+    pub fn schemes(self) -> &'static str {
+        match (self.bearer, self.basic) {
+            (true, true) => "Bearer or Basic",
+            (false, true) => "Basic",
+            (_, false) => "Bearer",
+        }
+    }
+
+    /// As the value of `WWW-Authenticate` (RFC 9110, 11.6.1).
+    pub fn header(self) -> &'static str {
+        match (self.bearer, self.basic) {
+            (true, true) => "Bearer realm=\"otlp\", Basic realm=\"otlp\"",
+            (false, true) => "Basic realm=\"otlp\"",
+            (_, false) => "Bearer realm=\"otlp\"",
+        }
+    }
 }
 
 /// Why a request is not accepted.
@@ -34,11 +66,13 @@ pub(crate) struct Failure {
     pub words: String,
     /// When the client may come again; `None`: it must not.
     pub after: Option<Duration>,
+    /// How a client proves who it is, if it did not.
+    pub challenge: Option<Challenge>,
 }
 
 impl Failure {
     fn new(outcome: Outcome, code: Code, http: StatusCode, words: impl Into<String>) -> Self {
-        Self { outcome, code, http, words: cut(words.into()), after: None }
+        Self { outcome, code, http, words: cut(words.into()), after: None, challenge: None }
     }
 
     fn again(self, after: Duration) -> Self {
@@ -102,14 +136,33 @@ impl Failure {
         Self::new(Outcome::Slow, Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, words).again(after)
     }
 
-    /// The client has gone, or broke the rules of HTTP. It rarely sees this.
-    pub fn broken(error: &impl Display) -> Self {
-        let words = format!("the body ended early: {error}");
-        Self::new(Outcome::Cancelled, Code::Cancelled, StatusCode::BAD_REQUEST, words)
+    /// The body ended early: the client broke the framing of HTTP/1.1, or has gone. The second one rarely sees this.
+    pub fn broken(error: &(dyn Error + 'static)) -> Self {
+        let words = format!("the body cannot be read to its end: {}", with_causes(error));
+        let outcome = if is_framing(error) { Outcome::Malformed } else { Outcome::Cancelled };
+        Self { outcome, ..Self::malformed(words) }
     }
 
-    pub fn unauthenticated(words: &'static str) -> Self {
-        Self::new(Outcome::Unauthenticated, Code::Unauthenticated, StatusCode::UNAUTHORIZED, words)
+    /// Headers of HTTP/1.1 above a limit.
+    pub fn headers_too_large(http: StatusCode, bytes_max: u32) -> Self {
+        let words = format!(
+            "the path or the headers of the request are larger than {bytes_max} bytes, or there are {HEADERS_MAX} headers or more; send \
+             fewer or shorter ones"
+        );
+        Self { http, ..Self::too_large(words) }
+    }
+
+    /// A request over HTTP/1.1 that does not say whether it has a body.
+    pub fn length_required() -> Self {
+        let words = "the request has neither Content-Length nor Transfer-Encoding, so it has no body; send one of them. A request \
+                     without spans has Content-Length: 0";
+        Self { http: StatusCode::LENGTH_REQUIRED, ..Self::malformed(words) }
+    }
+
+    pub fn unauthenticated(words: impl Into<String>, challenge: Challenge) -> Self {
+        let failure =
+            Self::new(Outcome::Unauthenticated, Code::Unauthenticated, StatusCode::UNAUTHORIZED, words);
+        Self { challenge: Some(challenge), ..failure }
     }
 
     pub fn not_found(words: impl Into<String>) -> Self {
@@ -140,6 +193,28 @@ impl From<Refusal> for Failure {
             }
         }
     }
+}
+
+/// An error and its causes.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.source();
+        Some(error)
+    })
+    .take(CAUSES_MAX)
+}
+
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Whether the client sent chunks that are none, as hyper says it.
+fn is_framing(error: &(dyn Error + 'static)) -> bool {
+    causes(error)
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData))
 }
 
 /// Cuts words at their limit, between characters.

@@ -1,7 +1,8 @@
 //! Files of certificates and credentials: read at the start, and again while the server runs, as the kubelet replaces them.
 //!
-//! Contents are compared, not times: the kubelet replaces a link, and other tools write in place. A set that cannot be read or used (half
-//! of it was replaced, mostly) leaves the former one in use, and is tried again.
+//! Contents are compared, not times: the kubelet replaces a link, and other tools write in place. Files that only fit together (a
+//! certificate and its key) are a group. A group that cannot be read or used (half of it was replaced, mostly) leaves the former one in use,
+//! and is tried again. The other groups are read all the same.
 
 use crate::{
     counters::Counters,
@@ -11,6 +12,7 @@ use crate::{
 use std::{
     fs::File,
     io::Read as _,
+    ops::Range,
     path::Path,
     sync::{Arc, PoisonError, RwLock},
 };
@@ -26,8 +28,11 @@ pub(crate) trait Files: Clone + Send + 'static {
     /// What is made of them.
     type Made: Send + Sync + 'static;
 
-    /// Reads all of them, in a fixed order.
-    fn read(&self) -> Result<Contents, Error>;
+    /// Reads each of them, in a fixed order.
+    fn read(&self) -> Vec<Result<Vec<u8>, Error>>;
+
+    /// The files that only fit together, by their places in that order.
+    fn groups(&self) -> Vec<Range<usize>>;
 
     /// Makes it.
     fn make(&self, contents: &Contents) -> Result<Self::Made, Error>;
@@ -68,7 +73,7 @@ impl<F: Files> Watched<F> {
     /// Reads the files for the first time.
     pub async fn load(files: F) -> Result<Self, Error> {
         let aside = move || {
-            let contents = files.read()?;
+            let contents = files.read().into_iter().collect::<Result<Contents, Error>>()?;
             let live = Live::new(files.make(&contents)?);
             Ok(Self { files, contents, live })
         };
@@ -79,22 +84,24 @@ impl<F: Files> Watched<F> {
         self.live.clone()
     }
 
-    /// Reads the files, and makes it again if they have changed.
+    /// Reads the files, and makes it again of the groups that have changed and can be used.
     pub async fn refresh(&mut self, counters: &Counters, notices: &Notices) {
         let (files, former) = (self.files.clone(), self.contents.clone());
-        let aside = move || {
-            let contents = files.read()?;
-            let made = if contents == former { None } else { Some(files.make(&contents)?) };
-            Ok(made.map(|made| (made, contents)))
-        };
+        let aside = move || Ok(refreshed(&files, former));
         match joined(tokio::task::spawn_blocking(aside).await) {
-            Ok(None) => {}
-            Ok(Some((made, contents))) => {
-                self.contents = contents;
-                self.live.set(made);
-                counters.reload();
-                notices
-                    .tell(NoticeKind::FilesReloaded, || "files have changed and were read again".to_owned());
+            Ok(Refreshed { made, contents, errors }) => {
+                if let Some(made) = made {
+                    self.contents = contents;
+                    self.live.set(made);
+                    counters.reload();
+                    let words = || "files have changed and were read again".to_owned();
+                    notices.tell(NoticeKind::FilesReloaded, words);
+                }
+                if !errors.is_empty() {
+                    counters.fail_reload();
+                    let words = || format!("{}; what was read before is used on", errors.join("; "));
+                    notices.tell(NoticeKind::FilesFailed, words);
+                }
             }
             Err(error) => {
                 counters.fail_reload();
@@ -102,6 +109,42 @@ impl<F: Files> Watched<F> {
             }
         }
     }
+}
+
+/// What reading the files again gave.
+struct Refreshed<M> {
+    /// `None` if nothing has changed that can be used.
+    made: Option<M>,
+    /// What it was made of.
+    contents: Contents,
+    /// One of each group that cannot be read or used.
+    errors: Vec<String>,
+}
+
+/// Reads the files, and takes over each group that can be used.
+fn refreshed<F: Files>(files: &F, mut contents: Contents) -> Refreshed<F::Made> {
+    let mut read: Vec<_> = files.read().into_iter().map(Some).collect();
+    let (mut made, mut errors) = (None, Vec::new());
+    for group in files.groups() {
+        let mut candidate = contents.clone();
+        let mut used = Ok(());
+        for place in group {
+            match (read.get_mut(place).and_then(Option::take), candidate.get_mut(place)) {
+                (Some(Ok(content)), Some(former)) => *former = content,
+                (Some(Err(error)), _) => used = Err(error),
+                _ => {}
+            }
+        }
+        match used {
+            Ok(()) if candidate == contents => {}
+            Ok(()) => match files.make(&candidate) {
+                Ok(new) => (made, contents) = (Some(new), candidate),
+                Err(error) => errors.push(error.to_string()),
+            },
+            Err(error) => errors.push(error.to_string()),
+        }
+    }
+    Refreshed { made, contents, errors }
 }
 
 /// The result of a blocking thread, whose panic is that of the caller.

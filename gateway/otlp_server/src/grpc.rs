@@ -4,7 +4,10 @@
 //! length is in the first five bytes ([`crate::body::message_head`]).
 
 use crate::{
-    body::{decompression::Compression, intake::Intake},
+    body::{
+        decompression::Compression,
+        intake::{BoxedError, Intake},
+    },
     counters::Protocol,
     exchange::{Desk, Form, Handled, Received},
     failure::{Failure, shown},
@@ -13,7 +16,6 @@ use crate::{
 use bytes::Bytes;
 use http::{Method, Version, header::CONTENT_TYPE, request::Parts};
 use hyper::body::Body;
-use std::fmt::Display;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// The service of OpenTelemetry's traces, and its only method.
@@ -38,7 +40,7 @@ pub(crate) async fn handle<A, B>(desk: &Desk<A>, parts: Parts, intake: &mut Inta
 where
     A: Acceptor,
     B: Body<Data = Bytes> + Unpin,
-    B::Error: Display,
+    B::Error: Into<BoxedError>,
 {
     if let Err(failure) = check_protocol(&parts, desk.http_port) {
         return Handled { form: Form::Http(Encoding::Json), result: Err(failure) };
@@ -87,7 +89,7 @@ async fn take<A, B>(desk: &Desk<A>, admitted: Admitted, intake: &mut Intake<B>) 
 where
     A: Acceptor,
     B: Body<Data = Bytes> + Unpin,
-    B::Error: Display,
+    B::Error: Into<BoxedError>,
 {
     let Admitted { tenant, compression: named, _turn } = admitted;
     let Some(head) = intake.message_head().await? else {
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_signals_are_told_where_they_are() {
+    fn an_answer_to_another_signal_names_the_path_of_traces() {
         let words = |path| unknown(path).words;
         assert!(words("/opentelemetry.proto.collector.logs.v1.LogsService/Export").contains("no logs"));
         assert!(

@@ -1,7 +1,11 @@
 //! OTLP over HTTP/1.1 and HTTP/2.
 
 use crate::{
-    body::{buffer::STEP_BYTES, decompression::Compression, intake::Intake},
+    body::{
+        buffer::STEP_BYTES,
+        decompression::Compression,
+        intake::{BoxedError, Intake},
+    },
     counters::Protocol,
     exchange::{Desk, Form, Handled, Received},
     failure::{Failure, shown},
@@ -9,13 +13,12 @@ use crate::{
     request::{Accepted, Acceptor, Encoding},
 };
 use ::http::{
-    HeaderMap, Method,
-    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
+    HeaderMap, Method, Version,
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
     request::Parts,
 };
 use bytes::Bytes;
 use hyper::body::Body;
-use std::fmt::Display;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Where traces go.
@@ -26,7 +29,7 @@ pub(crate) async fn handle<A, B>(desk: &Desk<A>, parts: Parts, intake: &mut Inta
 where
     A: Acceptor,
     B: Body<Data = Bytes> + Unpin,
-    B::Error: Display,
+    B::Error: Into<BoxedError>,
 {
     if is_grpc(&parts) {
         let other = desk.grpc_port.map_or_else(String::new, |port| format!("; OTLP/gRPC is on port {port}"));
@@ -64,6 +67,11 @@ fn admit<A: Acceptor>(
         Failure::wrong_type("the content type is neither application/x-protobuf nor application/json")
     })?;
     let compression = compression(&parts.headers)?;
+    // HTTP/2 says it with the end of the stream.
+    let says_length = [CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| parts.headers.contains_key(name));
+    if parts.version < Version::HTTP_2 && !says_length {
+        return Err(Failure::length_required());
+    }
     let turn = desk.turn()?;
     let (length, bytes_max) = (length(&parts.headers)?, desk.limits.body_bytes_max);
     if length.is_some_and(|bytes| bytes > u64::from(bytes_max)) {
@@ -76,13 +84,14 @@ async fn take<A, B>(desk: &Desk<A>, admitted: Admitted, intake: &mut Intake<B>) 
 where
     A: Acceptor,
     B: Body<Data = Bytes> + Unpin,
-    B::Error: Display,
+    B::Error: Into<BoxedError>,
 {
     let Admitted { tenant, encoding, compression, length, _turn } = admitted;
     let bytes = length.map_or(STEP_BYTES, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let mut body = desk.buffer(bytes).await?;
     while let Some(chunk) = intake.next().await? {
-        body.append(&chunk).map_err(|full| desk.full(full, body.held()))?;
+        let appended = body.append_within(&chunk, desk.limits.permit_wait).await;
+        appended.map_err(|full| desk.full(full, body.held()))?;
     }
     desk.store(Received { body, compression, encoding, tenant, protocol: Protocol::Http }).await
 }

@@ -22,9 +22,12 @@
 //! | another path, service or method; logs, metrics, profiles | `UNIMPLEMENTED` | 404 |
 //! | an HTTP method other than `POST` | 405 | 405 |
 //! | another content type or compression, or the other port's protocol | `UNIMPLEMENTED`, 415 | 415 |
-//! | larger headers | 431 | 431 |
+//! | HTTP/1.1 with neither `Content-Length` nor `Transfer-Encoding` | 415 | 411 |
+//! | larger headers; headers that are none | 431 | 431, 414; 400 |
 //!
-//! Every answer over HTTP other than 200 has a `google.rpc.Status` as its body, in the encoding of the request.
+//! Every answer over HTTP/1.1 other than 200 has a `google.rpc.Status` as its body, in the encoding of the request, or in JSON if its headers
+//! could not be read. Over HTTP/2, h2 itself answers larger headers, without a body. A request without any byte is a success, and its
+//! `partial_success` says that it was empty.
 
 mod activity;
 mod answer;
@@ -33,12 +36,16 @@ mod byte_budget;
 mod config;
 mod connection;
 mod counters;
+mod credential_lines;
 mod credentials;
+mod early_answer;
 mod exchange;
 mod failure;
 mod files;
 mod grpc;
 mod http;
+mod http2_frames;
+mod lifetime;
 mod limits;
 mod listener;
 mod notices;

@@ -58,8 +58,8 @@ pub struct Limits {
     pub resets_max: u32,
     /// Time for the first byte of a connection, and for the TLS handshake. Default: 10 s.
     pub handshake_timeout: Duration,
-    /// Time for the headers of an HTTP/1.1 request, and for the preface of HTTP/2, from their first byte. Default: 10 s. Before that byte, and
-    /// for headers of HTTP/2, it is [`Limits::idle_timeout`].
+    /// Time for the headers of a request, for the preface of HTTP/2, and for each of its frames but those of bodies, from their first byte.
+    /// Default: 10 s. Before that byte it is [`Limits::idle_timeout`].
     pub header_read_timeout: Duration,
     /// Time for a whole body: a slow client holds a permit for all of it. Default: 30 s, which is 4.5 Mbit/s for the largest body.
     pub body_read_timeout: Duration,
@@ -73,11 +73,13 @@ pub struct Limits {
     /// Age after which a connection takes no more requests, so that clients connect again, also to new pods. It differs by up to a tenth
     /// ([`AGE_JITTER_DIVISOR`]). Default: 600 s.
     pub connection_age_max: Duration,
-    /// How long a connection that takes no more requests may still answer those it has. Default: 30 s.
+    /// How long a connection that takes no more requests may still answer those it has. Default: 60 s: more than a body may take, and the
+    /// acceptor after it.
     pub connection_grace: Duration,
     /// How long [`crate::Server::serve`] waits for requests after the shutdown began. Default: 25 s, less than the 30 s of a pod.
     pub shutdown_timeout: Duration,
-    /// How long a request waits for a permit before it is refused; zero refuses at once. Default: zero.
+    /// How long a request waits for a permit, each time that it needs one, before it is refused. Requests get theirs in turn: while one waits,
+    /// no smaller one that came later takes what it waits for. Zero refuses at once, and has no turns. Default: zero.
     pub permit_wait: Duration,
     /// When a client that the server itself refused should come again. Default: 1 s.
     pub retry_after: Duration,
@@ -107,7 +109,7 @@ impl Default for Limits {
             idle_timeout: Duration::from_mins(5),
             ping_interval: Duration::from_secs(30),
             connection_age_max: Duration::from_mins(10),
-            connection_grace: Duration::from_secs(30),
+            connection_grace: Duration::from_mins(1),
             shutdown_timeout: Duration::from_secs(25),
             permit_wait: Duration::ZERO,
             retry_after: Duration::from_secs(1),

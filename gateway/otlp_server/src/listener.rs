@@ -7,7 +7,7 @@ use std::{
 use tokio::net::TcpListener;
 
 /// Listens at an address. `0.0.0.0` and `[::]` mean all addresses of IPv6 and IPv4, or only of IPv4 if the kernel has no IPv6: then
-/// `ipv4_only` is told why.
+/// `ipv4_only` gets the reason.
 pub(crate) async fn listen(address: SocketAddr, ipv4_only: impl FnOnce(Error)) -> Result<TcpListener, Error> {
     if !address.ip().is_unspecified() {
         return TcpListener::bind(address).await;

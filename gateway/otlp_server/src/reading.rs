@@ -1,13 +1,15 @@
-//! What a connection reads from: its stream, in turns, with an eye on where headers begin.
+//! The stream of a connection: read in turns, with an eye on where headers begin; written with a body in every answer.
 //!
 //! - **Turns.** After [`TURN_BYTES`] other tasks have their turn, those of the connection's requests among them: they free their headers,
 //!   and take what came of their bodies. Otherwise a burst would have the headers of all of its requests in memory at once.
 //! - **Headers.** An HTTP/1.1 connection that waits for its next request is idle; one that has begun to send it is not, and has
-//!   [`crate::Limits::header_read_timeout`]. hyper's own time runs in both.
+//!   [`crate::Limits::header_read_timeout`]. hyper's own time runs in both. Frames and headers of HTTP/2 have the same time
+//!   ([`crate::http2_frames`]).
+//! - **Answers.** hyper answers headers that it cannot read without a body; this gives them one ([`crate::early_answer`]).
 
-use crate::activity::Activity;
+use crate::{activity::Activity, early_answer::with_body, http2_frames::Frames};
 use std::{
-    io::{IoSlice, Result},
+    io::{ErrorKind, IoSlice, Result},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -30,10 +32,16 @@ enum Version {
 }
 
 impl Version {
+    /// How many of these bytes belong to the preface, if it is one.
+    fn preface_bytes(self, read: &[u8]) -> usize {
+        let Self::Unknown(seen) = self else { return 0 };
+        PREFACE.len().saturating_sub(seen).min(read.len())
+    }
+
     fn after(self, read: &[u8]) -> Self {
         let Self::Unknown(seen) = self else { return self };
         let awaited = PREFACE.get(seen..).unwrap_or_default();
-        let seen = seen + read.len().min(awaited.len());
+        let seen = seen + self.preface_bytes(read);
         match () {
             () if awaited.iter().zip(read).any(|(awaited, byte)| awaited != byte) => Self::Http1,
             () if seen == PREFACE.len() => Self::Http2,
@@ -48,26 +56,76 @@ pub(crate) struct Reading<S> {
     stream: S,
     activity: Arc<Activity>,
     version: Version,
+    /// Frames of HTTP/2.
+    frames: Frames,
     /// Bytes that were read in this turn.
     turn_bytes: usize,
+    /// What is written in place of an answer of hyper's own, and how much of it was.
+    early: Option<(Vec<u8>, usize)>,
+    header_bytes_max: u32,
 }
 
 impl<S> Reading<S> {
-    pub fn new(stream: S, activity: Arc<Activity>) -> Self {
-        Self { stream, activity, version: Version::Unknown(0), turn_bytes: 0 }
+    pub fn new(stream: S, activity: Arc<Activity>, header_bytes_max: u32) -> Self {
+        let (version, frames) = (Version::Unknown(0), Frames::default());
+        Self { stream, activity, version, frames, turn_bytes: 0, early: None, header_bytes_max }
     }
 
     fn note(&mut self, read: &[u8]) {
         self.turn_bytes = self.turn_bytes.saturating_add(read.len());
-        if self.version == Version::Http2 || read.is_empty() {
+        if read.is_empty() {
             return;
         }
-        self.version = self.version.after(read);
-        if self.version == Version::Http2 {
-            self.activity.end_head();
-        } else {
-            self.activity.begin_head();
+        let preface = self.version.preface_bytes(read);
+        if self.version != Version::Http2 {
+            self.version = self.version.after(read);
+            if self.version == Version::Http2 {
+                self.activity.begin_http2();
+            } else {
+                self.activity.begin_head();
+            }
         }
+        if self.version == Version::Http2 {
+            self.note_frames(read.get(preface..).unwrap_or_default());
+        }
+    }
+
+    fn note_frames(&mut self, read: &[u8]) {
+        let has_ended = self.frames.read(read);
+        let is_open = self.frames.is_open();
+        if has_ended || !is_open {
+            self.activity.end_frame();
+        }
+        if is_open {
+            self.activity.begin_frame();
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Reading<S> {
+    /// Writes an answer with its body, and then says that the one without was written.
+    fn poll_early(&mut self, cx: &mut Context<'_>, replaced: usize) -> Poll<Result<usize>> {
+        while let Some((answer, written)) = &mut self.early {
+            let rest = answer.get(*written..).unwrap_or_default();
+            if rest.is_empty() {
+                self.early = None;
+                break;
+            }
+            let count = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;
+            if count == 0 {
+                return Poll::Ready(Err(ErrorKind::WriteZero.into()));
+            }
+            *written += count;
+        }
+        Poll::Ready(Ok(replaced))
+    }
+
+    /// Whether these bytes are an answer of hyper's own, which is written with a body.
+    fn is_early(&mut self, bytes: &[u8]) -> bool {
+        if self.early.is_none() && self.version == Version::Http1 {
+            self.early = with_body(bytes, self.header_bytes_max).map(|answer| (answer, 0));
+        }
+        self.early.is_some()
     }
 }
 
@@ -92,6 +150,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Reading<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Reading<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        if self.is_early(bytes) {
+            return self.poll_early(cx, bytes.len());
+        }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -108,6 +169,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Reading<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
+        // An answer without a body is one slice.
+        let mut filled = slices.iter().filter(|slice| !slice.is_empty());
+        if let (Some(bytes), None) = (filled.next(), filled.next())
+            && self.is_early(bytes)
+        {
+            return self.poll_early(cx, bytes.len());
+        }
         Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
 
@@ -145,7 +213,7 @@ mod tests {
         // All of it is there at once, so reading it never waits.
         let bytes = vec![0; TURN_BYTES * 8];
         let mut reading =
-            Reading::new(tokio::io::join(&bytes[..], tokio::io::sink()), Arc::new(Activity::new(1)));
+            Reading::new(tokio::io::join(&bytes[..], tokio::io::sink()), Arc::new(Activity::new(1)), 8_192);
         let turns = tokio::spawn(async {
             let mut turns = 0_u32;
             for _ in 0..4 {

@@ -48,7 +48,7 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// Certificate, key or authorities cannot be used.
+    /// Certificate, key, authorities, tokens or users cannot be used.
     #[error("using the {what} from {}: {reason}", file.display())]
     Unusable {
         /// What is in it.
@@ -71,7 +71,7 @@ pub enum Error {
 pub struct Unanswered {
     /// Requests without an answer.
     pub requests: u64,
-    /// Connections that were cut.
+    /// Connections that were open then.
     pub connections: usize,
 }
 
@@ -93,6 +93,16 @@ impl<A> fmt::Debug for Server<A> {
             .field("grpc", &self.grpc)
             .field("http", &self.http)
             .finish_non_exhaustive()
+    }
+}
+
+impl Error {
+    /// Whether the config, or a file that it names, is at fault.
+    pub fn is_of_config(&self) -> bool {
+        match self {
+            Self::NoAddress | Self::Read { .. } | Self::Unusable { .. } => true,
+            Self::Listen { .. } | Self::Ending => false,
+        }
     }
 }
 
@@ -129,8 +139,9 @@ impl<A: Acceptor> Server<A> {
         address(self.http.as_ref())
     }
 
-    /// Serves until `shutdown` is ready. Then it closes the sockets, tells every connection that no more requests are taken (GOAWAY, or
-    /// `Connection: close`), and waits until the requests that it has are answered, at most [`crate::Limits::shutdown_timeout`].
+    /// Serves until `shutdown` is ready. Then it takes the connections that wait at the sockets and closes these, tells every connection
+    /// that no more requests are taken (GOAWAY, or `Connection: close`), and waits until the requests that it has are answered, at most
+    /// [`crate::Limits::shutdown_timeout`]. A connection of HTTP/1.1 without a request waits a second for one before it is closed.
     ///
     /// # Errors
     /// [`Unanswered`] if that was not enough.
@@ -163,8 +174,10 @@ impl<A: Acceptor> Server<A> {
                 never = &mut reading => match never {},
             }
         }
+        // Clients whose connections the kernel has accepted may have sent a request.
+        connections.take_waiting(Protocol::Grpc, grpc);
+        connections.take_waiting(Protocol::Http, http);
         // From here on, clients that connect go elsewhere.
-        drop((grpc, http));
         connections.end().await
     }
 }
@@ -199,6 +212,18 @@ impl<A: Acceptor> Connections<A> {
         }
         let (desk, tls, closing) = (self.desk.clone(), self.tls.clone(), self.closing.subscribe());
         self.tasks.spawn(connection::serve(desk, protocol, (stream, tls), closing));
+    }
+
+    /// Takes the connections that wait at a socket, and closes it.
+    fn take_waiting(&mut self, protocol: Protocol, listener: Option<TcpListener>) {
+        // The socket itself is asked: the runtime may not know yet of those that came last.
+        let Some(Ok(listener)) = listener.map(TcpListener::into_std) else { return };
+        for _ in 0..self.desk.limits.connections_max {
+            let Ok((stream, _)) = listener.accept() else { return };
+            if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
+                self.take(protocol, stream);
+            }
+        }
     }
 
     /// Waits until a connection has ended, for ever if there is none.

@@ -94,7 +94,6 @@ fn rejected(accepted: &Accepted) -> u64 {
 pub(crate) fn digits(code: Code) -> &'static str {
     match code {
         Code::Ok => "0",
-        Code::Cancelled => "1",
         Code::InvalidArgument => "3",
         Code::ResourceExhausted => "8",
         Code::Unimplemented => "12",

@@ -13,7 +13,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     server::WebPkiClientVerifier,
 };
-use std::{path::Path, sync::Arc};
+use std::{ops::Range, path::Path, sync::Arc};
 
 /// What connections of each port begin with.
 #[derive(Debug)]
@@ -27,12 +27,16 @@ pub(crate) struct Tls {
 impl Files for TlsFiles {
     type Made = Tls;
 
-    fn read(&self) -> Result<Contents, Error> {
-        let mut contents = vec![read("certificate", &self.certificate)?, read("key", &self.key)?];
-        if let Some(file) = &self.client_ca {
-            contents.push(read("authorities of clients", file)?);
-        }
-        Ok(contents)
+    fn read(&self) -> Vec<Result<Vec<u8>, Error>> {
+        let mut contents = vec![read("certificate", &self.certificate), read("key", &self.key)];
+        contents.extend(self.client_ca.as_deref().map(|file| read("authorities of clients", file)));
+        contents
+    }
+
+    fn groups(&self) -> Vec<Range<usize>> {
+        let mut groups = vec![0..2];
+        groups.extend(self.client_ca.as_ref().map(|_| 2..3));
+        groups
     }
 
     fn make(&self, contents: &Contents) -> Result<Tls, Error> {

@@ -22,7 +22,10 @@
 //! fitted at the start. The gateway stays ready when ClickHouse is away, because a restart or a removed endpoint would not help.
 
 use crate::{
-    admin::caller::{Own, PeerRights},
+    admin::{
+        caller::{Own, PeerRights},
+        connections::{self, checked, response, scraped},
+    },
     ground::metrics::Metrics,
 };
 use bytes::Bytes;
@@ -30,33 +33,17 @@ use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
     header::{ALLOW, CONTENT_TYPE, HeaderValue},
-    service::service_fn,
 };
-use hyper_util::rt::{TokioIo, TokioTimer};
 use sluice_gateway_config::{GatewayState, PodIdentity, Readiness, Remaining, STATE_PATH};
 use std::{
-    convert::Infallible,
     io::ErrorKind,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
-    time::Duration,
 };
 use tokio::{net::TcpListener, sync::Semaphore};
 
-/// Concurrent connections at either port. The kubelet and Prometheus need two; the rest is for people.
-const CONNECTIONS_MAX: usize = 32;
-
-/// A connection that sends no request within this time is closed.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Prometheus' text format, which browsers show as plain text.
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-
 /// The content type of `/state`, `/drainz`, `/drain` and `/resume`.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
-/// How long to wait when a connection cannot be accepted, most likely because there are no file descriptors left.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// What the admin server needs from the gateway.
 pub trait Health: Send + Sync + 'static {
@@ -186,30 +173,12 @@ pub async fn serve(listeners: Listeners, metrics: Arc<Metrics>, health: Arc<impl
 }
 
 async fn accept(listener: TcpListener, from_elsewhere: PeerRights, source: &Arc<Source<impl Health>>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
-        let Ok((stream, peer)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_AGAIN).await;
-            continue;
-        };
-        let (source, way) = (source.clone(), PeerRights::of(peer.ip(), from_elsewhere));
-        tokio::spawn(async move {
-            let service = service_fn(|request| {
-                let source = source.clone();
-                async move { Ok::<_, Infallible>(answer(&request, way, &source).await) }
-            });
-            let served = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            if let Err(error) = served {
-                tracing::debug!(%error, "a connection to the admin server ended early");
-            }
-            drop(permit);
-        });
-    }
+    let source = source.clone();
+    connections::serve(listener, move |request, peer| {
+        let (source, way) = (source.clone(), PeerRights::of(peer, from_elsewhere));
+        async move { answer(&request, way, &source).await }
+    })
+    .await;
 }
 
 async fn answer<B>(
@@ -254,10 +223,7 @@ async fn scrape(source: Arc<Source<impl Health>>) -> Response<Full<Bytes>> {
     let turns = source.scrapes.clone();
     aside(turns, move || {
         source.health.refresh();
-        match source.metrics.text() {
-            Ok(text) => response(StatusCode::OK, text),
-            Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        }
+        scraped(source.metrics.text())
     })
     .await
 }
@@ -307,20 +273,6 @@ fn not_allowed(method: &Method) -> Response<Full<Bytes>> {
     let mut response = response(StatusCode::METHOD_NOT_ALLOWED, format!("use {method}\n"));
     let allowed = HeaderValue::from_str(method.as_str()).expect("a method's name is visible ASCII");
     response.headers_mut().insert(ALLOW, allowed);
-    response
-}
-
-fn checked(outcome: Result<(), String>) -> Response<Full<Bytes>> {
-    match outcome {
-        Ok(()) => response(StatusCode::OK, "ok\n".to_owned()),
-        Err(reason) => response(StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
-    }
-}
-
-fn response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, TEXT);
     response
 }
 

@@ -5,7 +5,10 @@ use crate::ground::metrics::reference::metrics;
 use crossbeam_channel::{Receiver, bounded};
 use http_body_util::BodyExt as _;
 use sluice_gateway_config::{STATE_VERSION, pod_uid::POD_UID_HEADER};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,

@@ -13,13 +13,13 @@
 
 use crate::edge::{
     metrics::{EdgeMetrics, Refusal},
-    splitting::{Job, Refused, Sent, Terms},
+    splitting::{JSON_SCRATCH_PER_BYTE, Job, Refused, Sent, Terms},
     tenants::{Measure, OverLimit, Tenants},
 };
 use crossbeam_channel::{Sender, TrySendError};
 use prometheus::IntGauge;
 use sluice_kafka::producer::{NotStored, Producer};
-use sluice_otlp_server::Request;
+use sluice_otlp_server::{Encoding, Request};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -32,11 +32,12 @@ use tokio::{
 /// When a client should come again if nothing but room is missing. Chosen: a queue of memory drains in less.
 pub const BUSY_AFTER: Duration = Duration::from_secs(1);
 
+/// How long a request waits for memory, each time that it needs some, in its turn. Chosen: while Kafka answers, all requests that have memory are
+/// done in less, so that also a large one gets its turn; and a small part of the time that a client has.
+pub const PERMIT_WAIT: Duration = Duration::from_secs(1);
+
 /// The same if Kafka did not answer, or refuses. Chosen: brokers restart in seconds.
 pub const KAFKA_AFTER: Duration = Duration::from_secs(5);
-
-/// How much longer than a message may be under way a request waits for its answer: librdkafka looks for late messages every second.
-const ANSWER_SLACK: Duration = Duration::from_secs(2);
 
 /// What a request is answered with if Kafka has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +67,10 @@ pub struct Edge {
     pub jobs: Sender<Job>,
     pub tenants: Mutex<Tenants>,
     pub metrics: Arc<EdgeMetrics>,
-    /// How long a message may be under way.
+    /// How long a request may take, from its whole body to its answer.
     pub timeout: Duration,
+    /// Bytes of the largest request in JSON, which is rewritten within its permit.
+    pub json_bytes_max: usize,
 }
 
 /// Counts a request while it is under way.
@@ -93,6 +96,7 @@ impl Edge {
     /// [`Untaken`], which decides what the client does next.
     pub async fn take(&self, mut request: Request) -> Result<Taken, Untaken> {
         let (begun, bytes) = (Instant::now(), request.body.len() as u64);
+        let deadline = TokioInstant::now() + self.timeout;
         let tenant = request.tenant.take().unwrap_or_default();
         let _in_flight = InFlight::begin(&self.metrics.requests_in_flight);
         let Some(partitions) = self.producer.partitions() else {
@@ -100,13 +104,20 @@ impl Edge {
             let why = self.producer.problem().unwrap_or_else(|| "the topic is not known yet".to_owned());
             return Err(Untaken::Retry { after: KAFKA_AFTER, why });
         };
+        if let Some(why) = self.producer.away() {
+            self.metrics.refuse(Refusal::NoBroker);
+            return Err(Untaken::Retry { after: KAFKA_AFTER, why });
+        }
         self.admit(&tenant, bytes, begun)?;
-        let sent = self.split(request, partitions).await?;
+        if request.encoding == Encoding::Json {
+            self.make_room_for_json(&mut request).await?;
+        }
+        let sent = self.split(request, Terms { partitions, deadline }).await?;
         self.tenants().count_spans(&tenant, sent.spans);
         self.metrics.split_seconds.observe(begun.elapsed().as_secs_f64());
         let Sent { receipt, permit: _permit, spans, spans_too_large, messages, made_bytes, .. } = sent;
-        let Ok(stored) = timeout_at(self.deadline(ANSWER_SLACK), receipt).await else {
-            return Err(self.not_stored(&NotStored::Ended));
+        let Ok(stored) = timeout_at(deadline, receipt).await else {
+            return Err(self.not_stored(&self.producer.timed_out()));
         };
         stored.map_err(|failure| self.not_stored(&failure))?;
         self.metrics.produce_seconds.observe(begun.elapsed().as_secs_f64());
@@ -126,10 +137,6 @@ impl Edge {
         self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn deadline(&self, slack: Duration) -> TokioInstant {
-        TokioInstant::now() + self.timeout + slack
-    }
-
     fn admit(&self, tenant: &str, bytes: u64, now: Instant) -> Result<(), Untaken> {
         let admitted = self.tenants().admit(tenant, bytes, now);
         admitted.map_err(|over| {
@@ -141,13 +148,33 @@ impl Edge {
         })
     }
 
+    /// Takes the memory for rewriting a request in JSON, before it waits for a thread: one that waited for memory would keep others from giving
+    /// theirs back.
+    async fn make_room_for_json(&self, request: &mut Request) -> Result<(), Untaken> {
+        let (bytes, bytes_max) = (request.body.len(), self.json_bytes_max);
+        if bytes > bytes_max {
+            self.metrics.refuse(Refusal::TooLarge);
+            return Err(Untaken::TooLarge(format!(
+                "a request in JSON may have {bytes_max} bytes, because the edge rewrites it to protobuf in memory; send fewer spans in a \
+                 request, or send protobuf"
+            )));
+        }
+        let scratch = bytes.saturating_mul(JSON_SCRATCH_PER_BYTE);
+        let grown = request.permit.grow_within(scratch, PERMIT_WAIT).await;
+        grown.map_err(|_| {
+            self.busy("there is no memory to rewrite JSON now: requests before this one are not stored yet")
+        })
+    }
+
     /// Has a thread split the request and pass its messages to the producer.
-    async fn split(&self, request: Request, partitions: u32) -> Result<Sent, Untaken> {
+    async fn split(&self, request: Request, terms: Terms) -> Result<Sent, Untaken> {
         let (answer, worked) = oneshot::channel();
-        let deadline = self.deadline(Duration::ZERO);
-        let job = Job { request, terms: Terms { partitions, deadline }, answer };
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.jobs.try_send(job) {
-            return Err(self.busy("too many requests wait"));
+        let deadline = terms.deadline;
+        let job = Job { request, terms, answer };
+        match self.jobs.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => return Err(self.busy("too many requests wait for a thread")),
+            Err(TrySendError::Disconnected(_)) => return Err(self.busy("the edge is ending")),
         }
         match timeout_at(deadline, worked).await {
             Ok(Ok(Ok(sent))) => Ok(sent),
@@ -159,9 +186,9 @@ impl Edge {
                 self.metrics.refuse(Refusal::TooLarge);
                 Err(Untaken::TooLarge(why))
             }
-            Ok(Ok(Err(Refused::NoMemory))) => Err(self.busy("no memory to rewrite JSON is free")),
-            // The thread did not come to it in time, or the process is ending.
-            Err(_) | Ok(Err(_)) => Err(self.busy("no thread was free in time")),
+            Ok(Err(_)) => Err(self.busy("the edge is ending")),
+            // All threads wait for room in front of Kafka: nothing else takes this long.
+            Err(_) => Err(self.not_stored(&self.producer.no_room())),
         }
     }
 
@@ -173,7 +200,8 @@ impl Edge {
     fn not_stored(&self, failure: &NotStored) -> Untaken {
         self.metrics.refuse_stored(failure);
         let after = match failure {
-            NotStored::NoRoom | NotStored::Ended | NotStored::TooLarge { .. } => BUSY_AFTER,
+            // Its producer is replaced by now; the next request is made of smaller messages.
+            NotStored::Ended | NotStored::TooLarge { .. } => BUSY_AFTER,
             _ => KAFKA_AFTER,
         };
         Untaken::Retry { after, why: failure.to_string() }

@@ -47,7 +47,6 @@ impl Scene {
             producer: producer.clone(),
             target_bytes: 1_000,
             request_bytes_max: 1 << 20,
-            json_bytes_max: 1 << 20,
             io: Handle::current(),
         };
         let jobs = splitting::start(2, &deps).unwrap();
@@ -56,7 +55,8 @@ impl Scene {
             jobs,
             tenants: Mutex::new(Tenants::new(rates, 10)),
             metrics: EdgeMetrics::new(&[]),
-            timeout,
+            timeout: timeout + Duration::from_secs(2),
+            json_bytes_max: 1 << 20,
         };
         let begun = Instant::now();
         while edge.producer.partitions() != Some(PARTITIONS) {
@@ -189,7 +189,7 @@ async fn what_cannot_be_read_is_refused_whole_and_a_span_that_is_too_large_alone
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_over_its_limit_is_told_so_and_others_are_taken() {
+async fn a_tenant_over_its_limit_gets_an_answer_that_says_so_and_others_are_taken() {
     let rates = TenantRates { spans: Some(1), bytes: None };
     let scene = Scene::open(rates, Duration::from_secs(30)).await;
     scene.take(request(&[(1, 1); 20]), "a").await.unwrap();
@@ -202,12 +202,47 @@ async fn a_tenant_over_its_limit_is_told_so_and_others_are_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_large_request_in_json_gets_its_memory_although_small_ones_come_all_the_time() {
+    let scene = Scene::open(TenantRates::default(), Duration::from_secs(30)).await;
+    let text = [&b"{}"[..], &vec![b' '; (1 << 20) - 2]].concat();
+    let mut permit = scene.budget.try_take(text.len()).unwrap();
+    let small = 256 << 10;
+    let mut held: Vec<_> = std::iter::from_fn(|| scene.budget.try_take(small).ok()).collect();
+    // As small requests do that end, and others that begin.
+    let others = async {
+        for _ in 0..held.len() {
+            held.pop();
+            held.extend(scene.budget.take_within(small, Duration::from_millis(20)).await.ok());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    permit.shrink_to(text.len());
+    let request = Request { body: Bytes::from(text), encoding: Encoding::Json, tenant: None, permit };
+    let (taken, ()) = tokio::join!(scene.edge.take(request), others);
+    assert_eq!(taken, Ok(Taken { rejected_spans: 0, message: String::new() }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn brokers_that_are_away_get_no_success_and_nothing_is_held_for_ever() {
     let scene = Scene::open(TenantRates::default(), Duration::from_secs(1)).await;
     scene.mock.broker_down(1).unwrap();
     let refused = scene.take(request(&[(1, 10)]), "").await.unwrap_err();
-    assert!(matches!(refused, Untaken::Retry { after: KAFKA_AFTER, .. }), "{refused:?}");
+    let names_it = |why: &str| why.contains("topic spans") && why.contains(&scene.mock.bootstrap_servers());
+    assert!(matches!(&refused, Untaken::Retry { after: KAFKA_AFTER, why } if names_it(why)), "{refused:?}");
     assert_eq!(scene.refused("kafka_timed_out"), 1);
+    // Once it is known that no broker answers, clients learn it without waiting.
+    let begun = Instant::now();
+    while scene.refused("no_broker") == 0 {
+        let refused = scene.take(request(&[(1, 10)]), "").await;
+        assert!(
+            matches!(&refused, Err(Untaken::Retry { after: KAFKA_AFTER, why }) if names_it(why)),
+            "{refused:?}"
+        );
+        assert!(begun.elapsed() < PATIENCE, "requests still wait");
+    }
+    let begun = Instant::now();
+    scene.take(request(&[(1, 10)]), "").await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
     assert_eq!(scene.edge.producer.queued_bytes(), 0, "its room is free again");
     scene.mock.broker_up(1).unwrap();
     let begun = Instant::now();
@@ -217,7 +252,7 @@ async fn brokers_that_are_away_get_no_success_and_nothing_is_held_for_ever() {
 }
 
 #[test]
-fn the_client_is_told_how_many_spans_were_rejected_and_what_helps() {
+fn an_answer_says_how_many_spans_were_rejected_and_what_helps() {
     assert_eq!(too_large(0, 0, 7), "");
     let text = too_large(2, 1_100_000, 1_047_552);
     for said in ["2 spans are larger than the 1047552 bytes", "up to 1100000 bytes", "max.message.bytes"] {

@@ -3,7 +3,7 @@
 //! | step | takes at most |
 //! | --- | --- |
 //! | `/readyz` is 503; connections and requests are still taken | [`ENDPOINTS_WAIT`] |
-//! | the sockets close, connections are told to go elsewhere, the requests under way are answered | `shutdown.deadline` |
+//! | the sockets close, answers say that the connections take no more requests, the requests under way are answered | `shutdown.deadline` |
 //! | the producer has nothing left | [`FLUSH_WAIT`], and what is left of `shutdown.deadline` |
 //!
 //! Until the cluster has learnt that a pod ends, it sends new connections to the pod: without the first step, they would be refused.
@@ -22,12 +22,17 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-/// How long a message waits for its acknowledgement. Chosen: less than the 10 s after which clients of OpenTelemetry give up a request.
-pub const PRODUCE_TIMEOUT: Duration = Duration::from_secs(8);
+/// How long a request may take from its whole body to its answer. Chosen: less than the 10 s after which clients of OpenTelemetry give up a
+/// request, so that they get the answer.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// How long messages of clients that have gone may take after the last answer: as long as one waits for its acknowledgement. The operator
-/// leaves 10 s between the deadline and the end of the grace period.
-pub const FLUSH_WAIT: Duration = PRODUCE_TIMEOUT;
+/// How long a message waits for its acknowledgement. Chosen: librdkafka looks for late messages every second, and its reason must be there when
+/// the request is answered.
+pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// How long messages of clients that have gone may take after the last answer: as long as a request. The operator leaves 10 s between the
+/// deadline and the end of the grace period.
+pub const FLUSH_WAIT: Duration = ANSWER_TIMEOUT;
 
 /// A server that serves.
 pub struct Serving {
@@ -85,7 +90,7 @@ mod tests {
             (Self { begun: Instant::now(), is_ending: Arc::default(), said }, heard)
         }
 
-        /// A server that answers its last request so long after it is told to end.
+        /// A server that answers its last request so long after its end begins.
         fn server(&self, answers_after: Duration, ended: Result<(), Unanswered>) -> Serving {
             let (stop, stopped) = oneshot::channel::<()>();
             let (begun, said, is_ending) = (self.begun, self.said.clone(), self.is_ending.clone());

@@ -26,11 +26,20 @@ pub enum Refusal {
     Busy,
     /// The topic is not known, or refused.
     NoTopic,
+    /// No broker answers, although one did before.
+    NoBroker,
 }
 
 impl Refusal {
-    const ALL: [Self; 6] =
-        [Self::Malformed, Self::TooLarge, Self::TenantSpans, Self::TenantBytes, Self::Busy, Self::NoTopic];
+    const ALL: [Self; 7] = [
+        Self::Malformed,
+        Self::TooLarge,
+        Self::TenantSpans,
+        Self::TenantBytes,
+        Self::Busy,
+        Self::NoTopic,
+        Self::NoBroker,
+    ];
 
     /// The reason as a metric label. Those of the producer begin with `kafka_`.
     pub const fn label(self) -> &'static str {
@@ -41,6 +50,7 @@ impl Refusal {
             Self::TenantBytes => "tenant_bytes",
             Self::Busy => "busy",
             Self::NoTopic => "no_topic",
+            Self::NoBroker => "no_broker",
         }
     }
 }

@@ -7,17 +7,17 @@ use crate::{
     admin::server::listen,
     edge::{
         acceptor::Edge,
-        ending::{self, PRODUCE_TIMEOUT, Serving},
+        ending::{self, ANSWER_TIMEOUT, MESSAGE_TIMEOUT, Serving},
         metrics::EdgeMetrics,
         serving,
-        splitting::{self, SplittingDeps},
+        splitting::{self, JSON_SCRATCH_PER_BYTE, SplittingDeps},
         status::{self, Status},
         tenants::{TenantRates, Tenants},
     },
 };
 use anyhow::Context as _;
 use sluice_gateway_config::{ByteSize, CheckedEdgeConfig, EdgeConfig, edge_budget::EdgeBudget};
-use sluice_kafka::producer::{Producer, ProducerLimits};
+use sluice_kafka::producer::{Producer, ProducerLimits, StartError};
 use sluice_otlp_server::{ByteBudget, Counters};
 use std::{
     net::SocketAddr,
@@ -80,6 +80,14 @@ pub fn run(checked: &CheckedEdgeConfig, budget: &EdgeBudget) -> anyhow::Result<(
     ended
 }
 
+/// Whether the config, or a file that it names, is why the edge did not start: a certificate, tokens, a password for Kafka.
+pub fn is_of_config(error: &anyhow::Error) -> bool {
+    let of_server = error.downcast_ref::<sluice_otlp_server::Error>();
+    let of_producer = error.downcast_ref::<StartError>();
+    of_server.is_some_and(sluice_otlp_server::Error::is_of_config)
+        || of_producer.is_some_and(|error| !matches!(error, StartError::Thread { .. }))
+}
+
 /// An address for the log; `off` without one.
 fn shown(address: Option<SocketAddr>) -> String {
     address.map_or_else(|| "off".to_owned(), |address| address.to_string())
@@ -104,7 +112,7 @@ fn build(
     let limits = ProducerLimits {
         queue_bytes: bytes(budget.queue()),
         batch_bytes_max: bytes(config.kafka.record_batch_bytes_max),
-        timeout: PRODUCE_TIMEOUT,
+        timeout: MESSAGE_TIMEOUT,
     };
     let producer =
         Producer::start(&config.kafka.connection(), &config.kafka.topic, &client_id(config), limits)?;
@@ -112,8 +120,6 @@ fn build(
         producer: producer.clone(),
         target_bytes: bytes(config.kafka.message_bytes_target),
         request_bytes_max: bytes(config.limits.decompressed_bytes_max),
-        // Beside the body, twice as much is taken for rewriting it.
-        json_bytes_max: bytes(budget.requests) / 3,
         io: io.handle().clone(),
     };
     let jobs =
@@ -127,7 +133,9 @@ fn build(
         jobs,
         tenants: Mutex::new(Tenants::new(rates, TENANTS_MAX)),
         metrics: metrics.clone(),
-        timeout: PRODUCE_TIMEOUT,
+        timeout: ANSWER_TIMEOUT,
+        // Beside the body, twice as much is taken for rewriting it.
+        json_bytes_max: bytes(budget.requests) / (1 + JSON_SCRATCH_PER_BYTE),
     })
 }
 

@@ -3,7 +3,7 @@
 //! The server's permits are the part `requests` of the budget. A permit goes with its request to the thread that splits it, and back to the
 //! task that waits for Kafka: so it is held until the answer, and longer where the client has gone but a thread still has the body.
 
-use crate::edge::acceptor::{Edge, Taken, Untaken};
+use crate::edge::acceptor::{BUSY_AFTER, Edge, PERMIT_WAIT, Taken, Untaken};
 use anyhow::Context as _;
 use http::HeaderName;
 use sluice_gateway_config::{ByteSize, CheckedEdgeConfig, EdgeConfig, edge_budget::SERVER_BYTES};
@@ -96,6 +96,8 @@ fn limits(config: &EdgeConfig) -> Limits {
         header_bytes_max: HEADER_BYTES_MAX,
         connection_age_max: config.limits.connection_age_max.to_std(),
         shutdown_timeout: config.shutdown.deadline.to_std(),
+        permit_wait: PERMIT_WAIT,
+        retry_after: BUSY_AFTER,
         ..Limits::default()
     };
     assert!(limits.outside_budget_bytes_max() <= SERVER_BYTES, "connections fit their part of the budget");
@@ -142,5 +144,8 @@ mod tests {
         assert_eq!((config.limits.body_bytes_max, config.limits.decompressed_bytes_max), (2 << 20, 8 << 20));
         assert_eq!(config.limits.shutdown_timeout.as_secs(), 20);
         assert_eq!(config.limits.connection_age_max.as_secs(), 300);
+        // What a request of an old connection may take.
+        let longest = config.limits.body_read_timeout + 2 * PERMIT_WAIT + crate::edge::ending::ANSWER_TIMEOUT;
+        assert!(config.limits.connection_grace > longest);
     }
 }

@@ -7,9 +7,7 @@
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use sluice_gateway_config::edge_budget::INDEX_BYTES_MAX;
-use sluice_kafka::producer::{
-    NotStored, Outgoing, Producer, RequestReceipt, SizeLimits, partition_of, request,
-};
+use sluice_kafka::producer::{Outgoing, Producer, RequestReceipt, SizeLimits, partition_of, request};
 use sluice_otlp::{Split, SplitError, SplitLimits, Splitter};
 use sluice_otlp_json::{JsonRewriter, SCRATCH_BYTES_PER_MESSAGE_BYTE};
 use sluice_otlp_server::{BytePermit, Encoding, Request};
@@ -20,8 +18,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Requests that wait for a thread. Chosen: more than are under way at a time where requests are small; above it they are told to come
-/// again.
+/// Requests that wait for a thread. Chosen: more than are under way at a time where requests are small. Above it the acceptor answers that the
+/// client should come again.
 pub const JOBS_MAX: usize = 1_024;
 
 /// All messages of a request have at most so many times the bytes of the largest request. Chosen: requests with a few kilobytes of resource
@@ -29,7 +27,7 @@ pub const JOBS_MAX: usize = 1_024;
 pub const MADE_PER_REQUEST: usize = 8;
 
 /// Bytes of memory for each byte of a request in JSON, beside it: [`SCRATCH_BYTES_PER_MESSAGE_BYTE`].
-const JSON_SCRATCH_PER_BYTE: usize = 2;
+pub const JSON_SCRATCH_PER_BYTE: usize = 2;
 
 const _: () = assert!(SCRATCH_BYTES_PER_MESSAGE_BYTE == 2, "the rewriter needs what is taken for it");
 
@@ -49,7 +47,7 @@ pub struct Job {
 pub struct Terms {
     /// How many partitions the topic has.
     pub partitions: u32,
-    /// When its client is told to come again.
+    /// When the acceptor answers that the client should come again.
     pub deadline: Instant,
 }
 
@@ -78,8 +76,6 @@ pub enum Refused {
     Malformed(String),
     /// It is too large to be split.
     TooLarge(String),
-    /// There is no memory to rewrite it now.
-    NoMemory,
 }
 
 impl From<SplitError> for Refused {
@@ -100,8 +96,6 @@ pub struct SplittingDeps {
     pub target_bytes: usize,
     /// Bytes of the largest request, decompressed.
     pub request_bytes_max: usize,
-    /// Bytes of the largest request in JSON, which is rewritten within its permit.
-    pub json_bytes_max: usize,
     pub io: Handle,
 }
 
@@ -129,7 +123,7 @@ impl Worker {
     fn run(mut self, jobs: &Receiver<Job>) {
         while let Ok(job) = jobs.recv() {
             if job.answer.is_closed() {
-                // The client has gone, or has been told to come again.
+                // The client has gone, or the acceptor has answered that it should come again.
                 continue;
             }
             let Job { request, terms, answer } = job;
@@ -148,16 +142,8 @@ impl Worker {
         }
     }
 
-    /// A request in JSON as protobuf. Its memory is that of the permit.
-    fn rewrite(&mut self, body: Bytes, mut permit: BytePermit, terms: Terms) -> Result<Sent, Refused> {
-        let json_bytes_max = self.deps.json_bytes_max;
-        if body.len() > json_bytes_max {
-            return Err(Refused::TooLarge(format!(
-                "a request in JSON may have {json_bytes_max} bytes, because it is rewritten to protobuf in memory; send fewer spans in \
-                 a request, or send protobuf"
-            )));
-        }
-        permit.grow(body.len().saturating_mul(JSON_SCRATCH_PER_BYTE)).map_err(|_| Refused::NoMemory)?;
+    /// A request in JSON as protobuf. Its memory is that of the permit, which the acceptor has made larger.
+    fn rewrite(&mut self, body: Bytes, permit: BytePermit, terms: Terms) -> Result<Sent, Refused> {
         // Its buffer is as large as the text, so it is not kept.
         let mut rewriter = JsonRewriter::new(body.len());
         let request =
@@ -218,7 +204,7 @@ fn send(deps: &SplittingDeps, split: &Split<'_>, bytes: &mut Vec<u8>, deadline: 
     for message in split.messages() {
         let room = deps.producer.room(KEY_BYTES, message.bytes);
         let Ok(room) = deps.io.block_on(async { timeout_at(deadline, room).await }) else {
-            reply.fail(NotStored::NoRoom);
+            reply.fail(deps.producer.no_room());
             break;
         };
         split.write(message, bytes);

@@ -7,40 +7,31 @@
 //! | `GET /metrics` | Prometheus' text |
 //!
 //! Brokers that are away later leave the edge ready: a request then gets an answer that says when to come again, which no client gets from
-//! a Service without endpoints. Nothing here accepts commands. Limits: [`CONNECTIONS_MAX`] connections, [`HEADER_TIMEOUT`] each.
+//! a Service without endpoints. Nothing here accepts commands. Limits: those of `admin::connections`.
 
-use crate::{admin::health::resident_bytes, edge::metrics::EdgeMetrics};
+use crate::{
+    admin::{
+        connections::{self, checked, response, scraped},
+        health::resident_bytes,
+    },
+    edge::metrics::EdgeMetrics,
+};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
     Method, Request, Response, StatusCode,
-    header::{ALLOW, CONTENT_TYPE, HeaderValue},
-    service::service_fn,
+    header::{ALLOW, HeaderValue},
 };
-use hyper_util::rt::{TokioIo, TokioTimer};
 use sluice_kafka::producer::Producer;
 use sluice_otlp_server::Counters;
 use std::{
-    convert::Infallible,
+    future::ready,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
-use tokio::{net::TcpListener, sync::Semaphore};
-
-/// Concurrent connections. The kubelet and Prometheus need two; the rest is for people.
-const CONNECTIONS_MAX: usize = 32;
-
-/// A connection that sends no request within this time is closed.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long to wait when a connection cannot be accepted, most likely because there are no file descriptors left.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-
-/// Prometheus' text format, which browsers show as plain text.
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+use tokio::net::TcpListener;
 
 /// What answers are made of.
 pub struct Status {
@@ -93,30 +84,7 @@ fn count(number: usize) -> i64 {
 
 /// Serves until the process ends.
 pub async fn serve(listener: TcpListener, status: Arc<Status>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_AGAIN).await;
-            continue;
-        };
-        let status = status.clone();
-        tokio::spawn(async move {
-            let service = service_fn(|request| {
-                let answer = answer(&request, &status);
-                async move { Ok::<_, Infallible>(answer) }
-            });
-            let served = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            if let Err(error) = served {
-                tracing::debug!(%error, "a connection to the admin server ended early");
-            }
-            drop(permit);
-        });
-    }
+    connections::serve(listener, move |request, _| ready(answer(&request, &status))).await;
 }
 
 fn answer<B>(request: &Request<B>, status: &Status) -> Response<Full<Bytes>> {
@@ -133,21 +101,8 @@ fn answer<B>(request: &Request<B>, status: &Status) -> Response<Full<Bytes>> {
         return refused;
     }
     match path {
-        "/metrics" => match status.text() {
-            Ok(text) => response(StatusCode::OK, text),
-            Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        },
-        "/readyz" => match status.not_ready_reason() {
-            None => response(StatusCode::OK, "ok\n".to_owned()),
-            Some(reason) => response(StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
-        },
-        _ => response(StatusCode::OK, "ok\n".to_owned()),
+        "/metrics" => scraped(status.text()),
+        "/readyz" => checked(status.not_ready_reason().map_or(Ok(()), Err)),
+        _ => checked(Ok(())),
     }
-}
-
-fn response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, TEXT);
-    response
 }

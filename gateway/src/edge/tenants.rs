@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_has_sent_too_much_is_told_what_and_until_when_and_no_other_one_is() {
+    fn an_answer_names_the_limit_of_a_tenant_and_the_time_and_others_pass() {
         let begin = Instant::now();
         let mut tenants = Tenants::new(RATES, 10);
         assert_eq!(tenants.admit("a", 5_200, begin), Ok(()), "larger than the bucket");

@@ -1,6 +1,6 @@
 //! The end of an edge as a process, in front of librdkafka's mock cluster: what a client sees between the signal and the exit.
 
-use crate::program::start;
+use crate::program::{edge, start};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use prost::Message as _;
 use rdkafka::{
@@ -139,4 +139,24 @@ fn an_edge_is_not_ready_first_then_refuses_connections_and_answers_what_is_under
     assert_eq!(status, 200, "the request that was under way: {text}");
     let code = edge.0.wait().unwrap().code();
     assert_eq!((code, stored(&brokers, 2)), (Some(0), vec![5, 5_000]));
+}
+
+#[test]
+fn an_edge_that_reaches_no_broker_names_it_and_the_reason() {
+    let mut edge = Killed(start("edge", &edge("")));
+    let mut log = BufReader::new(edge.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let line = log.find(|line| line.contains("the edge starts")).unwrap();
+    let address = |name: &str| {
+        let (_, rest) = line.split_once(&format!(" {name}=")).unwrap();
+        rest.split_whitespace().next().unwrap().to_owned()
+    };
+    let is_named = |text: &str| {
+        ["127.0.0.1:1", "topic spans", "Connection refused"].iter().all(|name| text.contains(name))
+    };
+    let (admin, http) = (address("listen"), address("http"));
+    wait_until("it is not ready, and says why", || is_named(&readiness(&admin).1));
+    let quick = request("quick".to_owned());
+    let (status, text) = asked(&http, &[head(&quick).as_bytes(), &quick].concat());
+    assert!(status == 503 && text.contains("retry-after: 5") && is_named(&text), "{text}");
+    assert!(log.any(|line| is_named(&line)), "the log names it");
 }

@@ -70,6 +70,42 @@ fn a_config_that_is_none_ends_the_program_with_64_and_the_path_of_what_cannot_be
     }
 }
 
+/// The config of an edge in front of a port that nothing listens on, with more in `listen`.
+pub fn edge(listen: &str) -> String {
+    format!(
+        "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 1, memory: {{limit: 192MiB}}, \
+         listen: {{http: '127.0.0.1:0'{listen}}}, kafka: {{bootstrapServers: ['127.0.0.1:1'], topic: spans}}, \
+         admin: {{listen: '127.0.0.1:0'}}, log: {{level: info, format: Text}}}}"
+    )
+}
+
+#[test]
+fn an_edge_ends_with_64_if_its_config_or_a_file_of_it_is_wrong_and_names_the_file() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let tokens = folder.join(format!("tokens-{}", std::process::id()));
+    fs::write(&tokens, "one\nBearer sesame\n").unwrap();
+    let with_tokens = format!(", authentication: {{bearerTokensFile: '{}'}}", tokens.display());
+    let named = format!("{}: line 2 has a space", tokens.display());
+    for (config, expected) in [
+        (edge(", tls: {certificateFile: /no/cert, keyFile: /no/key}"), "the certificate from /no/cert"),
+        (edge(&with_tokens), named.as_str()),
+        (edge(", htpp: x"), "the config /dev/stdin cannot be used:\nlisten.htpp"),
+        (edge("").replace("workers: 1", "workers: 0"), "the config /dev/stdin is wrong:\nworkers: 0"),
+        (edge("").replace("Version: 1", "Version: 9"), "this edge reads version 1"),
+        (
+            edge("").replace("topic: spans", "topic: spans, properties: {acks: '1'}"),
+            "kafka.properties.acks: cannot be set here: the edge decides",
+        ),
+        (edge("").replace("topic: spans", "topic: spans, tls: {caFile: /no/ca}"), "/no/ca"),
+    ] {
+        let (code, _, complained) = ended("edge", &config);
+        assert!(complained.contains(expected), "{expected}: {complained}");
+        assert_eq!(code, Some(EXIT_CONFIG.into()), "{complained}");
+        assert!(!complained.contains("sesame"), "{complained}");
+    }
+    fs::remove_file(tokens).unwrap();
+}
+
 /// Whether any memory of a process is glibc's: with one arena for all threads it takes it from the heap of the process.
 fn has_heap_of_glibc(process: &str) -> bool {
     fs::read_to_string(format!("/proc/{process}/maps")).unwrap().contains("[heap]")

@@ -11,8 +11,8 @@ pub enum NotStored {
     )]
     TooLarge { topic: String, bytes: usize },
     /// No broker acknowledged it in time.
-    #[error("Kafka did not acknowledge a message for topic {topic} in time")]
-    TimedOut { topic: String },
+    #[error("Kafka did not acknowledge a message for topic {topic} in time: {why}")]
+    TimedOut { topic: String, why: String },
     /// The topic or the partition does not exist.
     #[error("topic {topic} does not exist, or lacks a partition that it had; create it")]
     TopicMissing { topic: String },
@@ -26,22 +26,31 @@ pub enum NotStored {
     #[error("cannot produce to topic {topic}: {why}")]
     Failed { topic: String, why: String },
     /// There was no room for it in time.
-    #[error("Kafka is slower than the requests: no room for a message in time")]
-    NoRoom,
-    /// The process is ending, or its producer was replaced.
-    #[error("the message was not acknowledged before its producer ended")]
+    #[error(
+        "messages for topic {topic} wait for Kafka, and there was no room for another one in time: {why}"
+    )]
+    NoRoom { topic: String, why: String },
+    /// Its producer was replaced after a fatal error, or the process is ending.
+    #[error(
+        "the Kafka producer of this edge was replaced, or is ending, before a message was acknowledged; the log says why"
+    )]
     Ended,
 }
 
 impl NotStored {
-    /// The meaning of librdkafka's error for a message of so many bytes.
-    pub(super) fn of(error: &KafkaError, topic: &str, bytes: usize) -> Self {
+    /// The meaning of librdkafka's error for a message of so many bytes. `unacknowledged` is what is known of the brokers.
+    pub(super) fn of(
+        error: &KafkaError,
+        topic: &str,
+        bytes: usize,
+        unacknowledged: impl FnOnce() -> String,
+    ) -> Self {
         let (topic, why) = (topic.to_owned(), error.to_string());
         match error.rdkafka_error_code() {
             Some(Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidMessageSize) => {
                 Self::TooLarge { topic, bytes }
             }
-            Some(Code::MessageTimedOut) => Self::TimedOut { topic },
+            Some(Code::MessageTimedOut) => Self::TimedOut { topic, why: unacknowledged() },
             Some(Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition) => {
                 Self::TopicMissing { topic }
             }
@@ -54,7 +63,7 @@ impl NotStored {
             Some(Code::InvalidTopic | Code::PolicyViolation | Code::InvalidRecord | Code::InvalidConfig) => {
                 Self::Unfit { topic, why }
             }
-            Some(Code::QueueFull) => Self::NoRoom,
+            Some(Code::QueueFull) => Self::NoRoom { topic, why: unacknowledged() },
             Some(Code::PurgeQueue | Code::PurgeInflight | Code::Fatal) => Self::Ended,
             _ => Self::Failed { topic, why },
         }
@@ -69,7 +78,7 @@ impl NotStored {
             Self::NotAuthorized { .. } => "not_authorized",
             Self::Unfit { .. } => "unfit",
             Self::Failed { .. } => "failed",
-            Self::NoRoom => "no_room",
+            Self::NoRoom { .. } => "no_room",
             Self::Ended => "ended",
         }
     }
@@ -95,11 +104,18 @@ mod tests {
             (Code::QueueFull, "no_room"),
             (Code::PurgeInflight, "ended"),
         ] {
-            let reason = NotStored::of(&KafkaError::MessageProduction(code), "spans", 7);
+            let reason = NotStored::of(&KafkaError::MessageProduction(code), "spans", 7, || "k:9092".into());
             assert_eq!(reason.label(), label, "{code:?}");
             assert!(NotStored::LABELS.contains(&label));
         }
-        let large = NotStored::of(&KafkaError::MessageProduction(Code::MessageSizeTooLarge), "spans", 7);
+        let of = |code| {
+            NotStored::of(&KafkaError::MessageProduction(code), "spans", 7, || "k:9092 is away".into())
+        };
+        for code in [Code::MessageTimedOut, Code::QueueFull] {
+            let text = of(code).to_string();
+            assert!(text.contains("topic spans") && text.ends_with("k:9092 is away"), "{text}");
+        }
+        let large = of(Code::MessageSizeTooLarge);
         assert!(large.to_string().contains("topic spans refuses a message of 7 bytes"), "{large}");
     }
 }

@@ -126,14 +126,23 @@ fn an_error_that_passes_is_retried_and_stores_once() {
 }
 
 #[test]
-fn brokers_that_are_away_are_told_and_what_was_not_acknowledged_is_an_error() {
+fn brokers_that_are_away_are_named_and_what_was_not_acknowledged_is_an_error() {
     let mock = Mock::new();
     let producer = mock.producer(ProducerLimits { timeout: Duration::from_secs(1), ..LIMITS });
     mock.0.broker_down(1).unwrap();
     let failure = block_on(send(&producer, &[("k", b"v".to_vec())])).unwrap_err();
     assert_eq!(failure.label(), "timed_out", "{failure}");
+    let (text, broker) = (failure.to_string(), mock.0.bootstrap_servers());
+    let port = broker.rsplit(':').next().unwrap();
+    assert!(text.contains("topic spans") && text.contains(port), "it names the broker {broker}: {text}");
     assert_eq!(producer.problem(), None, "brokers that are away make no pod unready");
+    // The next requests need not wait for their whole time to learn it.
+    wait_until(|| producer.away().is_some());
+    let away = producer.away().unwrap();
+    assert!(away.contains(port) && away.contains("topic spans"), "{away}");
+    assert_eq!(producer.problem(), None);
     mock.0.broker_up(1).unwrap();
+    wait_until(|| producer.away().is_none());
     // The client connects again a while later; meanwhile requests fail, and are sent again.
     wait_until(|| block_on(send(&producer, &[("k", b"w".to_vec())])).is_ok());
 }
@@ -180,17 +189,28 @@ fn a_topic_that_does_not_exist_is_a_problem_and_one_that_is_made_is_none() {
 
 #[test]
 fn an_answer_about_the_topic_decides_whether_the_edge_is_ready() {
-    let state = TopicState::new(1 << 20);
-    assert!(state.problem("spans").unwrap().contains("no broker has answered about topic spans yet"));
+    let state = TopicState::new(&["k:9092".to_owned()], 1 << 20);
+    let expected = "no broker of k:9092 has answered about topic spans yet";
+    assert!(state.problem("spans").unwrap().contains(expected));
     state.learn(Asked::Unanswered("all brokers down".into()));
     assert!(state.problem("spans").unwrap().contains("all brokers down"));
+    let refused = "k:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused";
+    state.note_error(&KafkaError::Global(Code::BrokerTransportFailure), refused);
+    state.learn(Asked::Unanswered("BrokerTransportFailure".into()));
+    assert_eq!(state.problem("spans").unwrap(), format!("{expected}: {refused}"));
+    assert_eq!(state.unacknowledged(), refused);
     state.login_refused("a broker refuses the connection: no".into());
     state.learn(Asked::Unanswered("all brokers down".into()));
     assert_eq!(state.problem("spans").unwrap(), "a broker refuses the connection: no");
     state.learn(Asked::Partitions(3));
     assert_eq!((state.problem("spans"), state.partitions()), (None, Some(3)));
+    assert!(state.unacknowledged().contains("k:9092"), "{}", state.unacknowledged());
     state.learn(Asked::Unanswered("all brokers down".into()));
     assert_eq!((state.problem("spans"), state.partitions()), (None, Some(3)));
+    let away = state.away("spans").unwrap();
+    assert_eq!(away, "no broker of k:9092 answers about topic spans: all brokers down");
+    state.learn(Asked::Partitions(3));
+    assert_eq!(state.away("spans"), None);
     state.learn(Asked::Refused("Broker: Topic authorization failed".into()));
     assert!(state.problem("spans").unwrap().contains("allow the edge's user to describe and write it"));
     state.learn(Asked::Missing);

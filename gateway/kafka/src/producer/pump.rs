@@ -43,6 +43,7 @@ impl Acknowledgements {
 
 impl ClientContext for Acknowledgements {
     fn error(&self, error: KafkaError, reason: &str) {
+        self.state.note_error(&error, reason);
         if let Some(problem) = ConnectionProblem::of(&error) {
             let advice = problem.with(&self.kafka).advice(&self.kafka);
             self.state.login_refused(format!("a broker refuses the connection: {reason}; {advice}"));
@@ -58,7 +59,7 @@ impl ProducerContext for Acknowledgements {
             Ok(_) => Ok(()),
             Err((error, _)) => {
                 self.state.refuse(error, &ticket);
-                Err(NotStored::of(error, &self.topic, ticket.bytes))
+                Err(NotStored::of(error, &self.topic, ticket.bytes, || self.state.unacknowledged()))
             }
         };
         ticket.answer(answer);

@@ -110,6 +110,10 @@ mod tests {
     use super::*;
     use tokio::sync::Semaphore;
 
+    fn no_room() -> NotStored {
+        NotStored::NoRoom { topic: "spans".into(), why: "k:9092 is slow".into() }
+    }
+
     fn answer(receipt: &mut RequestReceipt) -> Option<Result<(), NotStored>> {
         receipt.0.try_recv().ok()
     }
@@ -130,17 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_is_told_and_a_message_without_an_answer_is_one() {
+    fn the_first_failure_is_the_answer_and_a_message_without_an_answer_is_one() {
         let room = Arc::new(Semaphore::new(3));
         let permit = |reply: &RequestReply| reply.ticket(1, false, room.clone().try_acquire_owned().unwrap());
         let (reply, mut receipt) = request();
         let [one, two, three] = [permit(&reply), permit(&reply), permit(&reply)];
         one.answer(Ok(()));
-        two.answer(Err(NotStored::NoRoom));
+        two.answer(Err(no_room()));
         drop(three);
         assert_eq!(answer(&mut receipt), None, "more messages may follow");
         drop(reply);
-        assert_eq!(answer(&mut receipt), Some(Err(NotStored::NoRoom)));
+        assert_eq!(answer(&mut receipt), Some(Err(no_room())));
         let (reply, mut receipt) = request();
         drop(permit(&reply));
         drop(reply);

@@ -122,7 +122,7 @@ impl Producer {
         }
         config.set_log_level(RDKafkaLogLevel::Warning);
         let kafka = Kafka { topics: vec![topic.to_owned()], ..kafka.clone() };
-        let state = Arc::new(TopicState::new(limits.batch_bytes_max));
+        let state = Arc::new(TopicState::new(&kafka.bootstrap_servers, limits.batch_bytes_max));
         let context = Acknowledgements::new(topic, &kafka, &state);
         let refused = |source| StartError::Settings { topic: topic.to_owned(), source: Box::new(source) };
         let producer = config.create_with_context(context.clone()).map_err(refused)?;
@@ -158,6 +158,21 @@ impl Producer {
     /// reason.
     pub fn problem(&self) -> Option<String> {
         self.shared.state.problem(&self.shared.topic)
+    }
+
+    /// Why no broker answers now, although one did before: a message would wait for its whole time.
+    pub fn away(&self) -> Option<String> {
+        self.shared.state.away(&self.shared.topic)
+    }
+
+    /// The reason why a message has no acknowledgement at the end of its time.
+    pub fn timed_out(&self) -> NotStored {
+        NotStored::TimedOut { topic: self.shared.topic.clone(), why: self.shared.state.unacknowledged() }
+    }
+
+    /// The reason why there is no room for a message at the end of its time.
+    pub fn no_room(&self) -> NotStored {
+        NotStored::NoRoom { topic: self.shared.topic.clone(), why: self.shared.state.unacknowledged() }
     }
 
     /// Bytes of the messages under way.
@@ -198,7 +213,8 @@ impl Producer {
             let ticket = *record.delivery_opaque;
             self.shared.state.refuse(&error, &ticket);
             let bytes = ticket.bytes;
-            ticket.answer(Err(NotStored::of(&error, topic, bytes)));
+            let unacknowledged = || self.shared.state.unacknowledged();
+            ticket.answer(Err(NotStored::of(&error, topic, bytes, unacknowledged)));
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn producer_settings<'a>(
         ("compression.type", "zstd".into()),
         ("compression.level", ZSTD_LEVEL.to_string()),
         ("linger.ms", LINGER_MILLIS.to_string()),
-        // The client of a request waits: it is told to send it again while it still listens.
+        // The client of a request waits: the edge answers while it still listens.
         ("message.timeout.ms", timeout),
         // Gateways hold decompressed batches. Without this limit several messages would make a batch larger than each of them.
         ("batch.size", limits.batch_bytes_max.min(BATCH_BYTES_MAX).to_string()),

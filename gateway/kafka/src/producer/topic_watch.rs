@@ -1,11 +1,11 @@
 //! What is known of the topic, and the thread `topic` that asks for it.
 //!
-//! Limits: one question at a time, each up to [`ASK_TIMEOUT`]. Partitions that are added are used within [`METADATA_REFRESH`]; until the
-//! first answer the thread asks every [`FIRST_ASK_INTERVAL`].
+//! Limits: one question at a time, each up to [`ASK_TIMEOUT`]. Partitions that are added are used within [`METADATA_REFRESH`]; while no broker
+//! answers, and after an error of a connection, the thread asks every [`FIRST_ASK_INTERVAL`].
 
 use crate::{
     ground::settings::METADATA_REFRESH,
-    producer::{SizeLimits, reply::Ticket, sender::Shared},
+    producer::{SizeLimits, connection_errors::ConnectionErrors, reply::Ticket, sender::Shared},
     questions::retention::read_limits,
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -27,6 +27,9 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the topic is asked for until it is known.
 const FIRST_ASK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The shortest time between two log lines that say that no broker answers, for other reasons. Chosen: as for errors of clients.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
+
 /// How often the topic's limit is read again. Chosen: it is changed by hand, and a refusal asks at once.
 const LIMITS_INTERVAL: Duration = Duration::from_hours(1);
 
@@ -38,13 +41,20 @@ pub(super) struct TopicState {
     known: Mutex<Known>,
     /// A message was refused because of its size.
     asks_for_limits: AtomicBool,
+    /// A connection has failed, so the brokers are asked at once.
+    asks_now: AtomicBool,
     batch_bytes_max: usize,
+    /// The brokers of the config, for messages.
+    brokers: String,
 }
 
 #[derive(Debug)]
 struct Known {
     limits: SizeLimits,
     problem: Option<Problem>,
+    /// Why no broker answers, although one did before.
+    away: Option<String>,
+    errors: ConnectionErrors,
 }
 
 /// Why nothing can be stored until a person acts.
@@ -70,14 +80,17 @@ enum Asked {
 }
 
 impl TopicState {
-    pub(super) fn new(batch_bytes_max: usize) -> Self {
-        let problem = Some(Problem::NoAnswer("the brokers are being asked".to_owned()));
-        let known = Known { limits: SizeLimits::of(None, batch_bytes_max), problem };
+    pub(super) fn new(brokers: &[String], batch_bytes_max: usize) -> Self {
+        let problem = Some(Problem::NoAnswer("they are being asked".to_owned()));
+        let (limits, errors) = (SizeLimits::of(None, batch_bytes_max), ConnectionErrors::default());
+        let known = Known { limits, problem, away: None, errors };
         Self {
             partitions: AtomicU32::new(0),
             known: Mutex::new(known),
             asks_for_limits: AtomicBool::new(true),
+            asks_now: AtomicBool::new(false),
             batch_bytes_max,
+            brokers: brokers.join(", "),
         }
     }
 
@@ -96,13 +109,41 @@ impl TopicState {
     pub(super) fn problem(&self, topic: &str) -> Option<String> {
         let problem = self.known().problem.clone()?;
         Some(match problem {
-            Problem::NoAnswer(why) => format!("no broker has answered about topic {topic} yet: {why}"),
+            Problem::NoAnswer(why) => {
+                format!("no broker of {} has answered about topic {topic} yet: {why}", self.brokers)
+            }
             Problem::Missing => format!("topic {topic} does not exist: create it"),
             Problem::TopicRefused(why) => {
                 format!("Kafka refuses topic {topic}: {why}; allow the edge's user to describe and write it")
             }
             Problem::LoginRefused(why) => why,
         })
+    }
+
+    /// Why no broker answers now, although one did before.
+    pub(super) fn away(&self, topic: &str) -> Option<String> {
+        let why = self.known().away.clone()?;
+        Some(format!("no broker of {} answers about topic {topic}: {why}", self.brokers))
+    }
+
+    /// Whether no broker answers, now or so far.
+    fn is_unanswered(&self) -> bool {
+        let known = self.known();
+        known.away.is_some() || matches!(known.problem, Some(Problem::NoAnswer(_)))
+    }
+
+    /// Why a message may have had no acknowledgement, as far as it is known.
+    pub(super) fn unacknowledged(&self) -> String {
+        match self.known().errors.recent(Instant::now()) {
+            Some(error) => error.to_owned(),
+            None => format!("the brokers are {}, and no connection to them has failed lately", self.brokers),
+        }
+    }
+
+    /// Records an error of librdkafka's connections.
+    pub(super) fn note_error(&self, error: &KafkaError, reason: &str) {
+        self.known().errors.note(error, reason, Instant::now());
+        self.asks_now.store(true, Ordering::Relaxed);
     }
 
     /// Records that brokers refuse the connection, until one answers.
@@ -120,21 +161,26 @@ impl TopicState {
         }
     }
 
-    /// Records an answer. Brokers that are away change nothing once they have answered.
+    /// Records an answer. Brokers that are away are no problem of the edge once they have answered: it stays ready.
     fn learn(&self, asked: Asked) {
-        let mut known = self.known();
+        let mut guard = self.known();
+        let known = &mut *guard;
         let (partitions, problem) = match asked {
             Asked::Partitions(count) => (count, None),
             Asked::Missing => (0, Some(Problem::Missing)),
             Asked::Refused(why) => (0, Some(Problem::TopicRefused(why))),
             Asked::Unanswered(why) => {
-                if let Some(Problem::NoAnswer(said)) = &mut known.problem {
-                    *said = why;
+                let why = known.errors.recent(Instant::now()).map_or(why, str::to_owned);
+                match &mut known.problem {
+                    Some(Problem::NoAnswer(said)) => *said = why,
+                    Some(_) => {}
+                    None => known.away = Some(why),
                 }
                 return;
             }
         };
-        known.problem = problem;
+        (known.problem, known.away) = (problem, None);
+        known.errors.forget();
         self.partitions.store(partitions, Ordering::Relaxed);
     }
 }
@@ -146,6 +192,8 @@ pub(super) struct TopicWatch {
     ended: Receiver<Infallible>,
     runtime: Runtime,
     limits_read: Option<Instant>,
+    /// When an answer about the topic was logged.
+    logged: Option<Instant>,
 }
 
 impl TopicWatch {
@@ -155,35 +203,61 @@ impl TopicWatch {
         ended: Receiver<Infallible>,
     ) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        Ok(Self { shared, kafka, ended, runtime, limits_read: None })
+        Ok(Self { shared, kafka, ended, runtime, limits_read: None, logged: None })
     }
 
     /// Asks until all handles are dropped.
     pub(super) fn run(mut self) {
         loop {
             self.learn();
-            let is_known = self.shared.state.partitions().is_some();
-            if is_known {
+            let state = &self.shared.state;
+            let is_answered = state.partitions().is_some() && state.away(&self.shared.topic).is_none();
+            if is_answered {
                 self.read_limits();
             }
-            let wait = if is_known { METADATA_REFRESH } else { FIRST_ASK_INTERVAL };
-            if self.ended.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+            if !self.wait(if is_answered { METADATA_REFRESH } else { FIRST_ASK_INTERVAL }) {
                 return;
             }
         }
     }
 
+    /// Waits this long, or until a connection has failed. Returns whether the producer goes on.
+    fn wait(&self, longest: Duration) -> bool {
+        let begun = Instant::now();
+        loop {
+            if self.ended.recv_timeout(FIRST_ASK_INTERVAL) == Err(RecvTimeoutError::Disconnected) {
+                return false;
+            }
+            if self.shared.state.asks_now.swap(false, Ordering::Relaxed) || begun.elapsed() >= longest {
+                return true;
+            }
+        }
+    }
+
     /// Asks, and logs what has changed.
-    fn learn(&self) {
-        let Shared { topic, state, .. } = &*self.shared;
-        let before = state.problem(topic);
+    fn learn(&mut self) {
+        let shared = self.shared.clone();
+        let Shared { topic, state, .. } = &*shared;
+        let found = || (state.problem(topic), state.away(topic));
+        let (before, was_unanswered) = (found(), state.is_unanswered());
         state.learn(self.ask());
-        match state.problem(topic) {
-            now if now == before => {}
-            None => {
+        let now = found();
+        let is_logged = self.logged.is_some_and(|logged| logged.elapsed() < LOG_INTERVAL);
+        if now == before || (was_unanswered && state.is_unanswered() && is_logged) {
+            return;
+        }
+        self.logged = Some(Instant::now());
+        match now {
+            (None, None) => {
                 tracing::info!(topic, partitions = state.partitions(), "the brokers answer about the topic");
             }
-            Some(problem) => tracing::warn!(topic, "{problem}"),
+            (Some(problem), _) => tracing::warn!(topic, "{problem}"),
+            (None, Some(away)) => {
+                tracing::warn!(
+                    topic,
+                    "{away}; until one answers, clients get an error that says when to send again"
+                );
+            }
         }
     }
 

@@ -35,13 +35,17 @@ impl Buffer {
         wait: Duration,
     ) -> Result<Self, Full> {
         let permit = budget.take_within(bytes.min(bytes_max), wait).await.map_err(Full::Budget)?;
-        Ok(Self { bytes: Vec::with_capacity(permit.bytes()), permit, bytes_max })
+        Ok(Self::of(permit, bytes_max))
     }
 
     /// The same without waiting.
     pub fn now(budget: &ByteBudget, bytes: usize, bytes_max: usize) -> Result<Self, NoRoom> {
-        let permit = budget.try_take(bytes.min(bytes_max))?;
-        Ok(Self { bytes: Vec::with_capacity(permit.bytes()), permit, bytes_max })
+        Ok(Self::of(budget.try_take(bytes.min(bytes_max))?, bytes_max))
+    }
+
+    /// An empty buffer as large as its permit.
+    pub fn of(permit: BytePermit, bytes_max: usize) -> Self {
+        Self { bytes: Vec::with_capacity(permit.bytes()), permit, bytes_max }
     }
 
     /// Bytes of its permit.
@@ -78,24 +82,45 @@ impl Buffer {
         Ok(())
     }
 
+    /// The same, and waits for its permit as a request that has one already.
+    pub async fn append_within(&mut self, bytes: &[u8], wait: Duration) -> Result<(), Full> {
+        if let Some(capacity) = self.larger(bytes.len())? {
+            let permit = self.permit.budget().take_more_within(capacity, wait).await.map_err(Full::Budget)?;
+            self.move_to(permit);
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
     /// Makes room for this many bytes more.
     pub fn reserve(&mut self, more: usize) -> Result<(), Full> {
+        if let Some(capacity) = self.larger(more)? {
+            let permit = self.permit.budget().try_take(capacity).map_err(Full::Budget)?;
+            self.move_to(permit);
+        }
+        Ok(())
+    }
+
+    /// The capacity that this many bytes more need; `None` if there is room.
+    fn larger(&self, more: usize) -> Result<Option<usize>, Full> {
         if more <= self.spare() {
-            return Ok(());
+            return Ok(None);
         }
         let needed = self.len().saturating_add(more);
         if needed > self.bytes_max {
             return Err(Full::Limit);
         }
         let doubled = self.bytes.capacity().saturating_mul(2).max(STEP_BYTES);
-        let capacity = doubled.max(needed).min(self.bytes_max);
-        let permit = self.permit.budget().try_take(capacity).map_err(Full::Budget)?;
-        let mut larger = Vec::with_capacity(capacity);
+        Ok(Some(doubled.max(needed).min(self.bytes_max)))
+    }
+
+    /// Moves to memory as large as this permit.
+    fn move_to(&mut self, permit: BytePermit) {
+        let mut larger = Vec::with_capacity(permit.bytes());
         larger.extend_from_slice(&self.bytes);
         // In this order: the former memory is free before its permit is.
         self.bytes = larger;
         self.permit = permit;
-        Ok(())
     }
 
     /// The bytes, and the permit for the memory that they are in. What they do not need is given back.

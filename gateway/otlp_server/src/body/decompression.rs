@@ -13,7 +13,7 @@
 //!
 //! A body that does not say how large it becomes grows in steps. If the whole budget has no room for a step, old and new, the body is
 //! decompressed twice: first only counted ([`Room::Counting`]), then into room for exactly that. So every body within the limits fits a
-//! budget that has room for it before and after, however it was written; of others, none is told to come again in vain.
+//! budget that has room for it before and after, however it was written; no other body is answered that it should come again.
 //!
 //! Small bodies are decompressed on the I/O thread, up to [`INLINE_BYTES`]; all others on a blocking thread.
 
@@ -50,7 +50,7 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// What clients are told that they may use.
+    /// What answers list as accepted.
     pub const ACCEPTED: &'static str = "gzip, zstd";
 
     /// Of a name in `content-encoding` or `grpc-encoding`; `None` is no compression.
@@ -130,25 +130,52 @@ pub(crate) struct Decompression {
 
 impl Decompression {
     /// Begins; takes a permit for the first step.
+    #[cfg(test)]
     pub fn begin(
         compression: Compression,
         input: Buffer,
         budget: &ByteBudget,
         limits: &Limits,
     ) -> Result<Self, Failure> {
+        let first = Self::first_bytes(compression, &input, budget, limits);
+        let taken = budget.try_take(first);
+        Self::begun(compression, input, taken, (budget, limits))
+    }
+
+    /// The same; waits for the permit up to [`Limits::permit_wait`].
+    pub async fn begin_within(
+        compression: Compression,
+        input: Buffer,
+        budget: &ByteBudget,
+        limits: &Limits,
+    ) -> Result<Self, Failure> {
+        let first = Self::first_bytes(compression, &input, budget, limits);
+        let taken = budget.take_more_within(first, limits.permit_wait).await;
+        Self::begun(compression, input, taken, (budget, limits))
+    }
+
+    /// The first step: all of the output where the body says how large that is, and where the budget has room for both.
+    fn first_bytes(compression: Compression, input: &Buffer, budget: &ByteBudget, limits: &Limits) -> usize {
         let hint = match compression {
             Compression::Gzip => gzip::size_hint(input.bytes()),
             // A frame says it itself.
             Compression::Zstd => 0,
         };
+        let hint = hint.min(bytes_max(limits).saturating_add(1));
+        let needed = u64::try_from(input.held().saturating_add(hint)).unwrap_or(u64::MAX);
+        if needed <= budget.total_bytes() { hint } else { 0 }
+    }
+
+    fn begun(
+        compression: Compression,
+        input: Buffer,
+        taken: Result<BytePermit, NoRoom>,
+        (budget, limits): (&ByteBudget, &Limits),
+    ) -> Result<Self, Failure> {
         let held = input.held();
-        let bytes_max = usize::try_from(limits.decompressed_bytes_max).unwrap_or(usize::MAX);
-        let hint = hint.min(bytes_max.saturating_add(1));
-        let needed = u64::try_from(held.saturating_add(hint)).unwrap_or(u64::MAX);
-        let first = if needed <= budget.total_bytes() { hint } else { 0 };
         let no_room = |no_room| Failure::no_room(no_room, held, budget, limits.retry_after);
         // One byte more, so that a larger body is seen as such.
-        let output = Buffer::now(budget, first, bytes_max.saturating_add(1)).map_err(no_room)?;
+        let output = Buffer::of(taken.map_err(no_room)?, bytes_max(limits).saturating_add(1));
         let scratch = budget.try_take(0).map_err(no_room)?;
         Ok(Self {
             compression,
@@ -160,7 +187,7 @@ impl Decompression {
             decoder: None,
             parts: 0,
             budget: budget.clone(),
-            bytes_max,
+            bytes_max: bytes_max(limits),
             ratio_max: usize::try_from(limits.decompression_ratio_max).unwrap_or(usize::MAX),
             retry_after: limits.retry_after,
         })
@@ -358,6 +385,10 @@ impl Decompression {
     fn unreadable(&self, Unreadable(why): &Unreadable) -> Failure {
         Failure::malformed(format!("the body cannot be decompressed as {}: {why}", self.compression.name()))
     }
+}
+
+fn bytes_max(limits: &Limits) -> usize {
+    usize::try_from(limits.decompressed_bytes_max).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -186,7 +186,7 @@ fn small_equal_spans_may_have_any_ratio() {
 }
 
 #[test]
-fn a_body_that_does_not_fit_the_budget_now_is_told_to_come_again() {
+fn a_body_that_does_not_fit_the_budget_now_should_come_again() {
     let budget = ByteBudget::new(64 << 20);
     for (name, compression, compressed) in forms() {
         let body = compressed(&telemetry(2 << 20));
@@ -198,7 +198,7 @@ fn a_body_that_does_not_fit_the_budget_now_is_told_to_come_again() {
     }
 }
 
-/// Whatever a body says of its size, or does not say, the largest one fits a budget of the limits: none is told for ever to come again.
+/// Whatever a body says of its size, or does not say, the largest one fits a budget of the limits: no answer asks for it again for ever.
 #[test]
 fn the_largest_body_fits_a_budget_of_itself_before_and_after() {
     let limits = Limits { decompressed_bytes_max: 4 << 20, ..Limits::default() };

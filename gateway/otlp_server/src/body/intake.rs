@@ -12,8 +12,11 @@ use crate::{
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
-use std::{fmt::Display, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout_at};
+
+/// An error of a body, as hyper has it.
+pub(crate) type BoxedError = Box<dyn Error + Send + Sync>;
 
 /// The body of one request.
 pub(crate) struct Intake<B> {
@@ -35,7 +38,7 @@ pub(crate) struct Intake<B> {
 impl<B> Intake<B>
 where
     B: Body<Data = Bytes> + Unpin,
-    B::Error: Display,
+    B::Error: Into<BoxedError>,
 {
     pub fn new(body: B, limits: &Limits, counters: Arc<Counters>, protocol: Protocol) -> Self {
         Self {
@@ -64,7 +67,8 @@ where
                 Ok(None) => self.is_ended = true,
                 Ok(Some(Err(error))) => {
                     self.is_ended = true;
-                    return Err(Failure::broken(&error));
+                    let error: BoxedError = error.into();
+                    return Err(Failure::broken(&*error));
                 }
                 Ok(Some(Ok(frame))) => match frame.into_data() {
                     Ok(chunk) if chunk.is_empty() => {}

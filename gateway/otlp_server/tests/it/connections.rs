@@ -213,11 +213,69 @@ async fn headers_beyond_the_limit_are_refused() {
     let world = World::accepting(|config| config.limits.header_bytes_max = 8_192).await;
     let large = "a".repeat(9_000);
     let headers = [PROTOBUF, ("x-large", large.as_str())];
-    assert_eq!(post(world.http, &headers, "x").await.status, 431);
+    let answer = post(world.http, &headers, "x").await;
+    assert_eq!((answer.status.as_u16(), answer.rpc_status().0), (431, 8));
+    assert!(answer.rpc_status().1.contains("8192 bytes"), "{answer:?}");
     let request = export(&[("x-large", &large)], Full::new(Bytes::from(framed(0, b"x"))));
     let answer = soon(Http2::connect(world.grpc).await.begin(request)).await.unwrap();
     assert!(answer.is_err() || answer.is_ok_and(|answer| answer.status == 431));
     assert_eq!(world.count(Outcome::Accepted), 0);
+}
+
+/// A frame of HTTP/2 on stream 1.
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let [_, high, middle, low] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&[high, middle, low, kind, flags, 0, 0, 0, 1], payload].concat()
+}
+
+#[tokio::test]
+async fn headers_of_http_2_that_never_end_hold_no_connection() {
+    const BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let world = World::accepting(|config| {
+        config.limits.header_read_timeout = SHORT;
+        config.limits.ping_interval = Duration::from_mins(10);
+    })
+    .await;
+    // HEADERS without END_HEADERS, with and without CONTINUATION; half a frame; half of a frame's head.
+    let open = frame(1, 0, b"\x83");
+    let continued = [open.clone(), frame(9, 0, b"\x87")].concat();
+    let half = frame(1, 4, &[0; 40])[..20].to_vec();
+    for (ended, never_ends) in [open, continued, half, vec![0, 0]].into_iter().enumerate() {
+        for address in [world.grpc, world.http] {
+            let bytes = [BEGIN, &never_ends].concat();
+            let closed = tokio::time::timeout(Duration::from_secs(20), until_closed(address, &bytes)).await;
+            assert!(closed.is_ok(), "{never_ends:?} is waited for");
+        }
+        world.ended(ConnectionEnd::Broken, 2 * (u64::try_from(ended).unwrap() + 1)).await;
+    }
+    // CONTINUATION that comes all the time.
+    let mut stream = soon(TcpStream::connect(world.grpc)).await.unwrap();
+    stream.write_all(&[BEGIN, &frame(1, 0, b"\x83")].concat()).await.unwrap();
+    let sends = async {
+        while stream.write_all(&frame(9, 0, b"")).await.is_ok() {
+            tokio::time::sleep(SHORT / 10).await
+        }
+    };
+    soon(sends).await;
+    // A connection that only waits is not one of these.
+    let client = Http2::connect(world.grpc).await;
+    tokio::time::sleep(SHORT * 4).await;
+    assert_eq!(client.send(message()).await.grpc().0, "0");
+}
+
+#[tokio::test]
+async fn headers_that_cannot_be_read_get_a_status_as_the_body_of_their_answer() {
+    let world = World::accepting(|_| {}).await;
+    for broken in ["NO HTTP\r\n\r\n", "POST /v1/traces HTTP/1.1\r\nno colon\r\n\r\n"] {
+        let read = until_closed(world.http, broken.as_bytes()).await;
+        let (head, body) = read.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 400"), "{read}");
+        let status: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(status["code"], 3, "{read}");
+    }
+    let many = "x: 1\r\n".repeat(120);
+    let read = until_closed(world.http, format!("POST / HTTP/1.1\r\n{many}\r\n").as_bytes()).await;
+    assert!(read.starts_with("HTTP/1.1 431") && read.contains("100 headers or more"), "{read}");
 }
 
 #[tokio::test]
@@ -303,4 +361,63 @@ async fn the_end_is_bounded_and_says_what_had_no_answer() {
     assert_eq!(stopping.ended().await, Err(Unanswered { requests: 1, connections: 1 }));
     assert!(soon(sent).await.unwrap().is_err());
     drop(held);
+}
+
+/// A whole request over HTTP/1.1.
+const REQUEST: &[u8] =
+    b"POST /v1/traces HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-protobuf\r\ncontent-length: 1\r\n\r\nx";
+
+/// The status of the answer on a connection, which the server closes then.
+async fn status(stream: &mut TcpStream) -> String {
+    let mut read = Vec::new();
+    soon(stream.read_to_end(&mut read)).await.unwrap();
+    let read = String::from_utf8_lossy(&read).into_owned();
+    read.lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn requests_that_come_just_before_the_end_are_answered() {
+    for _ in 0..10 {
+        let world = World::accepting(|_| {}).await;
+        // The kernel accepts it; the server has not seen it when it ends.
+        let mut streams = Vec::new();
+        for _ in 0..5 {
+            let mut stream = std::net::TcpStream::connect(world.http).unwrap();
+            std::io::Write::write_all(&mut stream, REQUEST).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            streams.push(TcpStream::from_std(stream).unwrap());
+        }
+        let stopping = world.stop();
+        for stream in &mut streams {
+            assert_eq!(status(stream).await, "HTTP/1.1 200 OK");
+        }
+        assert_eq!(stopping.ended().await, Ok(()));
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_open_at_the_end_still_gets_an_answer_to_what_is_on_its_way() {
+    let world = World::accepting(|_| {}).await;
+    // One without a byte so far, one with half of its headers, and one that waits for its second request.
+    let mut fresh = soon(TcpStream::connect(world.http)).await.unwrap();
+    let mut half = soon(TcpStream::connect(world.http)).await.unwrap();
+    half.write_all(&REQUEST[..30]).await.unwrap();
+    let mut used = soon(TcpStream::connect(world.http)).await.unwrap();
+    used.write_all(REQUEST).await.unwrap();
+    let mut read = [0; 15];
+    soon(used.read_exact(&mut read)).await.unwrap();
+    assert_eq!(&read, b"HTTP/1.1 200 OK");
+    crate::world::until(|| world.counters.connections_open() == 3).await;
+    let stopping = world.stop();
+    tokio::time::sleep(SHORT).await;
+    fresh.write_all(REQUEST).await.unwrap();
+    half.write_all(&REQUEST[30..]).await.unwrap();
+    used.write_all(REQUEST).await.unwrap();
+    assert_eq!(status(&mut fresh).await, "HTTP/1.1 200 OK");
+    assert_eq!(status(&mut half).await, "HTTP/1.1 200 OK");
+    let mut read = String::new();
+    soon(used.read_to_string(&mut read)).await.unwrap();
+    // The rest of the first answer, and the second one.
+    assert!(read.contains("HTTP/1.1 200 OK") && read.contains("connection: close"), "{read}");
+    assert_eq!(stopping.ended().await, Ok(()));
 }

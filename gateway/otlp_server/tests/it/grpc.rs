@@ -69,7 +69,11 @@ async fn a_request_without_spans_is_answered_ok_and_stored_nowhere() {
     let world = World::start(|_| {}).await;
     let empty = ExportTraceServiceRequest::default();
     let answer = tonic_export(channel(world.grpc).await, false, tonic::Request::new(empty)).await;
-    assert_eq!(answer.unwrap().partial_success, None);
+    let warning = answer.unwrap().partial_success.unwrap();
+    assert_eq!(
+        (warning.rejected_spans, warning.error_message.as_str()),
+        (0, "the request is empty: it has no spans")
+    );
     assert_eq!(world.count(Outcome::Accepted), 1);
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     bodies::Open,
     client::{Answer, Http2, gzip, post, request, send, spans, zstd},
-    world::World,
+    world::{World, soon},
 };
 use bytes::Bytes;
 use http::Method;
@@ -11,6 +11,10 @@ use http_body_util::Full;
 use prost::Message as _;
 use sluice_otlp_server::{Accepted, CredentialFiles, Encoding, Outcome, Protocol, Refusal};
 use std::time::Duration;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 const PROTOBUF: (&str, &str) = ("content-type", "application/x-protobuf");
 const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
@@ -69,12 +73,56 @@ async fn http_2_is_served_on_the_same_port() {
 #[tokio::test]
 async fn a_request_without_spans_is_accepted() {
     let world = World::start(|_| {}).await;
-    assert_eq!(post(world.http, &[PROTOBUF], "").await.status, 200);
-    let answer = post(world.http, &[JSON], "").await;
+    let answer = post(world.http, &[PROTOBUF, ("content-length", "0")], "").await;
+    assert_eq!(answer.status, 200);
+    let warning = answer.response().partial_success.unwrap();
+    assert_eq!(
+        (warning.rejected_spans, warning.error_message.as_str()),
+        (0, "the request is empty: it has no spans")
+    );
+    let answer = post(world.http, &[JSON, ("content-length", "0")], "").await;
     assert_eq!(answer.status, 400);
     assert!(answer.rpc_status().1.contains("empty"), "{answer:?}");
     let answer = post(world.http, &[PROTOBUF, ("content-encoding", "gzip")], gzip(b"")).await;
     assert_eq!(answer.status, 200);
+}
+
+/// A client that lost the body would believe that its spans are stored.
+#[tokio::test]
+async fn a_request_that_does_not_say_whether_it_has_a_body_is_refused_over_http_1() {
+    let world = World::accepting(|_| {}).await;
+    let sent =
+        "POST /v1/traces HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n\r\n";
+    let read = exchanged(world.http, sent).await;
+    assert!(read.starts_with("HTTP/1.1 411 Length Required"), "{read}");
+    assert!(read.contains("Content-Length: 0") && read.contains("\"code\":3"), "{read}");
+    // HTTP/2 ends the stream instead.
+    let client = Http2::connect(world.http).await;
+    let answer = client
+        .send(request(Method::POST, "http://otlp/v1/traces", &[PROTOBUF], Full::new(Bytes::new())))
+        .await;
+    assert_eq!(answer.status, 200);
+    assert!(answer.response().partial_success.unwrap().error_message.contains("empty"));
+}
+
+#[tokio::test]
+async fn a_chunk_that_is_none_is_malformed() {
+    let world = World::accepting(|_| {}).await;
+    let sent = "POST /v1/traces HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n\
+                transfer-encoding: chunked\r\n\r\nno chunk\r\n";
+    let read = exchanged(world.http, sent).await;
+    assert!(read.starts_with("HTTP/1.1 400 "), "{read}");
+    assert!(read.contains("\"code\":3") && read.contains("chunk"), "{read}");
+    assert_eq!((world.count(Outcome::Malformed), world.count(Outcome::Cancelled)), (1, 0));
+}
+
+/// Sends text, and reads until the server closes.
+async fn exchanged(address: std::net::SocketAddr, text: &str) -> String {
+    let mut stream = soon(TcpStream::connect(address)).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut read = Vec::new();
+    drop(soon(stream.read_to_end(&mut read)).await);
+    String::from_utf8_lossy(&read).into_owned()
 }
 
 #[tokio::test]
@@ -177,7 +225,7 @@ async fn who_has_no_token_is_refused_before_anything_is_read() {
     let answer = send(world.http, request(Method::POST, "/v1/traces", &[PROTOBUF], body)).await;
     assert_eq!((answer.status.as_u16(), answer.rpc_status().0), (401, 16));
     let schemes: Vec<_> = answer.headers.get_all("www-authenticate").iter().collect();
-    assert_eq!(schemes, ["Bearer", "Basic realm=\"otlp\""]);
+    assert_eq!(schemes, ["Bearer realm=\"otlp\""], "users are not configured");
     for (token, status) in [("Bearer wrong", 401), ("Bearer secret", 200)] {
         let answer = post(world.http, &[PROTOBUF, ("authorization", token)], "x").await;
         assert_eq!(answer.status, status);

@@ -160,3 +160,31 @@ async fn bodies_beyond_the_limits_are_too_large_and_their_clients_get_the_answer
     assert_eq!(world.counters.requests(Protocol::Http, Outcome::TooLarge), 4);
     assert_eq!(world.budget.used_bytes(), 0);
 }
+
+/// Small requests come all the time; a large one is not passed by them for ever.
+#[tokio::test]
+async fn a_large_request_has_its_turn_among_small_ones() {
+    let mut world = World::start(|config| {
+        config.budget = ByteBudget::new(10_000);
+        config.limits.permit_wait = Duration::from_mins(1);
+    })
+    .await;
+    let client = Http2::connect(world.grpc).await;
+    let message = |bytes| export(&[], Full::new(Bytes::from(framed(0, &vec![0; bytes]))));
+    let _first: Vec<_> = (0..10).map(|_| client.begin(message(1_000))).collect();
+    let mut held = Vec::new();
+    for _ in 0..10 {
+        held.push(world.arrival().await);
+    }
+    let large = client.begin(message(8_000));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let _later: Vec<_> = (0..10).map(|_| client.begin(message(1_000))).collect();
+    for arrival in held {
+        arrival.reply.send(Ok(Accepted::default())).unwrap();
+    }
+    let arrival = world.arrival().await;
+    assert_eq!(arrival.request.body.len(), 8_000, "it is the next one");
+    arrival.reply.send(Ok(Accepted::default())).unwrap();
+    drop(arrival.request);
+    assert_eq!(soon(large).await.unwrap().unwrap().grpc().0, "0");
+}

@@ -169,6 +169,44 @@ async fn new_tokens_pass_and_former_ones_do_not() {
     let notice = world.notice(NoticeKind::FilesFailed).await;
     assert!(notice.words.contains("users"), "{notice:?}");
     assert_eq!(send(world.http, "Basic YW5uYTpzZWNyZXQ=").await, 200);
+    // The other one is read all the same.
+    folder.write("tokens", "third");
+    world.notice(NoticeKind::FilesReloaded).await;
+    assert_eq!(send(world.http, "Bearer third").await, 200);
+    assert_eq!(send(world.http, "Bearer second").await, 401);
+    // A line that is no token is named, and the file before is used on; the secret is not repeated.
+    folder.write("tokens", "third\nthird secret");
+    let notice = soon(async {
+        loop {
+            let notice = world.notice(NoticeKind::FilesFailed).await;
+            if notice.words.contains("line 2") {
+                break notice;
+            }
+        }
+    });
+    let notice = notice.await;
+    assert!(notice.words.contains("line 2 has a space") && !notice.words.contains("third"), "{notice:?}");
+    assert_eq!(send(world.http, "Bearer third").await, 200);
+}
+
+#[tokio::test]
+async fn authorities_of_clients_that_are_missing_keep_no_new_certificate_away() {
+    let (folder, authority) = (Folder::new("missing_authorities"), Authority::new());
+    let (first, second, own) = (authority.sign(), authority.sign(), authority.sign());
+    let mut world = World::accepting(|config| {
+        config.tls = Some(files(&folder, &first, Some(&authority.pem)));
+        config.limits.reload_interval = OFTEN;
+    })
+    .await;
+    let client = authority.client(&["h2"], Some(&own));
+    let before = certificate(&connect(world.grpc, &client).await.unwrap());
+    std::fs::remove_file(folder.path("ca.crt")).unwrap();
+    let notice = world.notice(NoticeKind::FilesFailed).await;
+    assert!(notice.words.contains("ca.crt") && !notice.words.contains("tls.crt"), "{notice:?}");
+    folder.write("tls.crt", &second.certificate);
+    folder.write("tls.key", &second.key);
+    world.notice(NoticeKind::FilesReloaded).await;
+    assert_ne!(certificate(&connect(world.grpc, &client).await.unwrap()), before);
 }
 
 #[tokio::test]
@@ -195,8 +233,8 @@ async fn a_server_does_not_start_with_files_that_it_cannot_use() {
     folder.write("tls.crt", "no certificate");
     let error = start(Some(good), any).await.to_string();
     assert!(error.contains("tls.crt") && error.contains("contains no certificate"), "{error}");
-    assert!(matches!(start(None, None).await, Error::NoAddress));
+    assert!(start(None, None).await.is_of_config());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let error = start(None, Some(taken.local_addr().unwrap())).await;
-    assert!(matches!(error, Error::Listen { .. }), "{error}");
+    assert!(matches!(error, Error::Listen { .. }) && !error.is_of_config(), "{error}");
 }
