@@ -15,8 +15,8 @@ pub struct DisruptionBudget {
     #[serde(default = "enabled")]
     pub enabled: bool,
 
-    /// Gateways that may be unavailable at the same time, 1 to 1000. Default 1. Gateways that are not ready never block the drain of a
-    /// node.
+    /// Gateways that may be unavailable at the same time, 1 to 1000. Default 1. A gateway that is not ready counts as unavailable for ten
+    /// minutes, and may itself be evicted at any time.
     #[serde(default = "max_unavailable")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_unavailable: u32,

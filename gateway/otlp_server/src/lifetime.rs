@@ -131,13 +131,11 @@ impl Lifetime {
             self.stage = Stage::Leaving { end, until };
             return Step::Close;
         }
-        match self.activity.look(limits, now) {
-            Err(ConnectionEnd::Broken) => Step::End(ConnectionEnd::Broken),
-            _ => {
-                self.stage = Stage::Lingering { end, look_at: now + LOOK_AGAIN, until };
-                Step::Wait
-            }
+        if let Err(ConnectionEnd::Broken) = self.activity.look(limits, now) {
+            return Step::End(ConnectionEnd::Broken);
         }
+        self.stage = Stage::Lingering { end, look_at: now + LOOK_AGAIN, until };
+        Step::Wait
     }
 }
 

@@ -34,9 +34,9 @@ impl Files for TlsFiles {
     }
 
     fn groups(&self) -> Vec<Range<usize>> {
-        let mut groups = vec![0..2];
-        groups.extend(self.client_ca.as_ref().map(|_| 2..3));
-        groups
+        let certificate_and_key = 0..2;
+        let authorities = self.client_ca.as_ref().map(|_| 2..3);
+        std::iter::once(certificate_and_key).chain(authorities).collect()
     }
 
     fn make(&self, contents: &Contents) -> Result<Tls, Error> {

@@ -1,6 +1,7 @@
 //! Connections to metrics and probes, of the gateway and of the edge: HTTP/1.1, for the kubelet, Prometheus and people.
 //!
-//! Limits: [`CONNECTIONS_MAX`] connections of a listener; the next one waits. Each has [`HEADER_TIMEOUT`] for the headers of a request.
+//! Limits: [`CONNECTIONS_MAX`] connections of a listener. Each has [`HEADER_TIMEOUT`] for the headers of a request. The next one takes the place
+//! of the oldest one that has no request, or waits if all have one: clients that send nothing keep no probe waiting.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -11,8 +12,21 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
-use tokio::{net::TcpListener, sync::Semaphore};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::AbortHandle,
+};
 
 /// Concurrent connections of a listener. The kubelet and Prometheus need two; the rest is for people.
 const CONNECTIONS_MAX: usize = 32;
@@ -26,35 +40,71 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// Prometheus' text format, which browsers show as plain text.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
+/// A connection that is served.
+struct Served {
+    /// Whether a request of it is being answered.
+    answers: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
 /// Serves each connection of a listener, for ever. `answer` gets a request, and the address of the client.
 pub(crate) async fn serve<A, F>(listener: TcpListener, answer: A)
 where
     A: Fn(Request<Incoming>, IpAddr) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<Full<Bytes>>> + Send,
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
 {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut served = VecDeque::<Served>::with_capacity(CONNECTIONS_MAX);
     loop {
-        let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
-        let answer = answer.clone();
-        tokio::spawn(async move {
-            let service = service_fn(|request| {
-                let answered = answer(request, peer.ip());
-                async move { Ok::<_, Infallible>(answered.await) }
-            });
-            let served = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            if let Err(error) = served {
-                tracing::debug!(%error, "a connection to the admin server ended early");
-            }
-            drop(permit);
-        });
+        served.retain(|connection| !connection.task.is_finished());
+        if permits.available_permits() == 0 {
+            end_oldest(&mut served);
+        }
+        let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let (answer, answers) = (answer.clone(), Arc::<AtomicBool>::default());
+        let task = tokio::spawn(converse(stream, peer.ip(), answer, answers.clone(), permit));
+        served.push_back(Served { answers, task: task.abort_handle() });
+    }
+}
+
+/// Ends the oldest connection that has no request.
+fn end_oldest(served: &mut VecDeque<Served>) {
+    let has_none = |connection: &Served| !connection.answers.load(Ordering::Acquire);
+    if let Some(oldest) = served.iter().position(has_none).and_then(|place| served.remove(place)) {
+        oldest.task.abort();
+    }
+}
+
+async fn converse<A, F>(
+    stream: TcpStream,
+    peer: IpAddr,
+    answer: A,
+    answers: Arc<AtomicBool>,
+    _permit: OwnedSemaphorePermit,
+) where
+    A: Fn(Request<Incoming>, IpAddr) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+{
+    let service = service_fn(|request| {
+        answers.store(true, Ordering::Release);
+        let (answered, answers) = (answer(request, peer), answers.clone());
+        async move {
+            let answer = answered.await;
+            answers.store(false, Ordering::Release);
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let outcome = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(error) = outcome {
+        tracing::debug!(%error, "a connection to the admin server ended early");
     }
 }
 
@@ -80,4 +130,33 @@ pub(crate) fn response(status: StatusCode, text: String) -> Response<Full<Bytes>
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, TEXT);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    /// More clients than there are places connect and send nothing; then a probe comes.
+    #[tokio::test]
+    async fn clients_that_send_nothing_keep_no_probe_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(serve(listener, |_, _| async { checked(Ok(())) }));
+        let mut silent = Vec::new();
+        for _ in 0..2 * CONNECTIONS_MAX {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let probe = async {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        let answer = tokio::time::timeout(HEADER_TIMEOUT / 2, probe).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        drop(silent);
+        serving.abort();
+    }
 }

@@ -28,8 +28,7 @@ pub(super) async fn run(
     let mut process = cluster.execute(&pod, &words(asked)).await?;
     let (out, told) = (process.stdout(), process.stderr());
     let ended = process.take_status();
-    let (written, said) = tokio::join!(pass_on(out, terminal.out), pass_on(told, terminal.told));
-    written.and(said).map_err(Error::Write)?;
+    pass_on_both((out, terminal.out), (told, terminal.told)).await.map_err(Error::Write)?;
     let status = match ended {
         Some(ended) => ended.await,
         None => None,
@@ -44,6 +43,14 @@ pub(super) async fn run(
 fn words(asked: &DeadLetterArgs) -> Vec<String> {
     let words = [PROGRAM, "dead-letter", asked.action.word()];
     words.into_iter().map(str::to_owned).chain(asked.options.iter().cloned()).collect()
+}
+
+/// Ends when both have ended, or one cannot be written: whoever read it has seen enough, and the program in the pod would wait for ever.
+async fn pass_on_both(
+    (out, to): (Option<impl AsyncRead + Unpin>, &mut dyn Write),
+    (told, to_told): (Option<impl AsyncRead + Unpin>, &mut dyn Write),
+) -> io::Result<()> {
+    tokio::try_join!(pass_on(out, to), pass_on(told, to_told)).map(drop)
 }
 
 async fn pass_on(from: Option<impl AsyncRead + Unpin>, to: &mut dyn Write) -> io::Result<()> {
@@ -121,6 +128,27 @@ mod tests {
             (exit_code(None), cut_off(None).as_deref()),
             (EXIT_UNAVAILABLE, Some("the connection broke"))
         );
+    }
+
+    /// A pipe that its reader has closed.
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn it_ends_when_nobody_reads_on_although_the_program_has_not_ended() {
+        let (_open, told) = tokio::io::duplex(64);
+        let ended = pass_on_both((Some(&b"a letter\n"[..]), &mut Closed), (Some(told), &mut Vec::new()));
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(10), ended).await;
+        assert_eq!(ended.unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[tokio::test]

@@ -48,8 +48,8 @@ pub enum Request {
 pub enum Answer {
     /// Its pod does not exist or does not run, and the consumer group does not count it as a member.
     Gone,
-    /// Its pod ended or was created less than a session ago: the group may still count it as a member ([`membership`]), and no other
-    /// gateway reads its partitions. Once it runs, it gets the request and leaves the group at once.
+    /// Its pod ended or was created, or its process started, less than a session ago: the group may still count it as a member
+    /// ([`membership`]), and no other gateway reads its partitions. Once it is in the group again, it gets the request and leaves at once.
     Away,
     /// An older gateway, which does not know the request. It leaves the group when its pod is deleted.
     Unknown,
@@ -272,7 +272,7 @@ fn named(held: &[(u32, Answer)]) -> String {
     let words = held.iter().take(NAMED_MAX).map(|(ordinal, answer)| match answer {
         Answer::Holds { blocks } => format!("gateway {ordinal} holds {}", in_words(*blocks)),
         Answer::Away => {
-            format!("gateway {ordinal} does not run, and the consumer group may still wait for it")
+            format!("the consumer group may still wait for gateway {ordinal}, which ended")
         }
         _ => format!("gateway {ordinal} does not answer"),
     });
@@ -379,7 +379,8 @@ mod tests {
         assert_eq!(waited.replicas, 4);
         let late = step(Moment(60_000), TERMS, waited.next.as_ref(), &away);
         let reason = late.next.unwrap().reason;
-        let expected = "removed before they were empty: gateway 3 does not run, and the consumer group may still wait for it";
+        let expected =
+            "removed before they were empty: the consumer group may still wait for gateway 3, which ended";
         assert_eq!((late.replicas, reason.as_str()), (2, expected), "a pod may be made and end for ever");
         let mut one_runs = away.clone();
         one_runs.answers.insert(2, Answer::Silent);

@@ -15,7 +15,7 @@ use sluice_plan::{
     drain::{
         Answer, Request, Seen, Step, empty,
         lifecycle::terms,
-        membership::{is_within_session, may_last},
+        membership::{has_just_started, is_within_session, may_last},
         request, step,
     },
     pods::ordinal,
@@ -62,8 +62,9 @@ fn away(facts: &Facts, now: Timestamp) -> Vec<u32> {
     facts.pods.iter().filter(|pod| may_last(pod, now)).filter_map(ordinal).collect()
 }
 
-/// Gateways that drain count as gone only once they are no members of the group any more. A gateway without a pod may be about to get one
-/// again: a session timeout after the drain began, its membership is over.
+/// Gateways that drain count as gone or empty only once they are no members of the group any more. A gateway without a pod may be about to get
+/// one again: a session timeout after the drain began, its membership is over. One that has just started may never have joined, and the
+/// group may count the process before it.
 fn keep_members(
     (written, now): (Option<&DrainStatus>, Timestamp),
     facts: &Facts,
@@ -71,9 +72,14 @@ fn keep_members(
     answers: &mut BTreeMap<u32, Answer>,
 ) {
     let is_early = written.is_some_and(|drain| is_within_session(drain.since.0, now));
-    for (one, answer) in answers.iter_mut().filter(|(_, answer)| **answer == Answer::Gone) {
-        let has_pod = facts.pods.iter().filter_map(ordinal).any(|ordinal| ordinal == *one);
-        if away.contains(one) || (!has_pod && is_early) {
+    for (one, answer) in answers {
+        let mut pods = facts.pods.iter().filter(|pod| ordinal(pod) == Some(*one)).peekable();
+        let is_member = match answer {
+            Answer::Gone => away.contains(one) || (pods.peek().is_none() && is_early),
+            Answer::Done | Answer::Damaged => pods.any(|pod| has_just_started(pod, now)),
+            Answer::Away | Answer::Unknown | Answer::Holds { .. } | Answer::Silent => false,
+        };
+        if is_member {
             *answer = Answer::Away;
         }
     }

@@ -253,7 +253,7 @@ async fn headers_of_http_2_that_never_end_hold_no_connection() {
     stream.write_all(&[BEGIN, &frame(1, 0, b"\x83")].concat()).await.unwrap();
     let sends = async {
         while stream.write_all(&frame(9, 0, b"")).await.is_ok() {
-            tokio::time::sleep(SHORT / 10).await
+            tokio::time::sleep(SHORT / 10).await;
         }
     };
     soon(sends).await;

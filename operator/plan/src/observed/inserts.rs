@@ -48,7 +48,11 @@ impl InsertError {
             Some(code) => format!("ClickHouse answered with code {code}"),
             None => "no answer of ClickHouse".to_owned(),
         };
-        if self.message.is_empty() { who } else { format!("{who}: {}", self.message) }
+        match (&*self.message, self.code) {
+            ("", Some(_)) => format!("{who}; its text may quote rows, and is in the log of the gateways"),
+            ("", None) => who,
+            (text, _) => format!("{who}: {text}"),
+        }
     }
 }
 
@@ -144,7 +148,10 @@ mod tests {
         let of = |code, message: &str| InsertError { class: "Halt".into(), code, message: message.into() };
         for (error, expected) in [
             (of(Some(516), "wrong password"), "ClickHouse answered with code 516: wrong password"),
-            (of(Some(53), ""), "ClickHouse answered with code 53"),
+            (
+                of(Some(53), ""),
+                "ClickHouse answered with code 53; its text may quote rows, and is in the log of the gateways",
+            ),
             (of(None, "connection refused"), "no answer of ClickHouse: connection refused"),
         ] {
             assert_eq!(error.words(), expected);
