@@ -146,7 +146,8 @@ mod tests {
     #[tokio::test]
     async fn it_ends_when_nobody_reads_on_although_the_program_has_not_ended() {
         let (_open, told) = tokio::io::duplex(64);
-        let ended = pass_on_both((Some(&b"a letter\n"[..]), &mut Closed), (Some(told), &mut Vec::new()));
+        let (mut closed, mut to) = (Closed, Vec::new());
+        let ended = pass_on_both((Some(&b"a letter\n"[..]), &mut closed), (Some(told), &mut to));
         let ended = tokio::time::timeout(std::time::Duration::from_secs(10), ended).await;
         assert_eq!(ended.unwrap().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
