@@ -52,6 +52,9 @@ pub struct Deduplication {
     pub lost: Vec<String>,
     /// The server's time zone, if the table's partitions depend on it: `ClickHouse` looks for a token in the partition of the rows.
     pub partition_zone: Option<String>,
+    /// The table's UUID, which another table of the same name does not have: one that was exchanged, renamed or created again. `None` if the
+    /// database gives its tables none.
+    pub table_uuid: Option<String>,
     /// Where the servers behind this address store the table's tokens: several places if they do not share them, none if it is unknown.
     pub token_places: BTreeSet<String>,
 }
@@ -158,10 +161,14 @@ impl SettingRow {
 }
 
 #[derive(Debug, Row, Deserialize)]
-struct PartitionRow {
+struct IdentityRow {
     partition_key: String,
     server_zone: String,
+    uuid: String,
 }
+
+/// The UUID of a table without one.
+const NO_UUID: &str = "00000000-0000-0000-0000-000000000000";
 
 /// Whether a partition key depends on the server's time zone: it calls more functions than it names zones. A key over columns with a zone
 /// of their own, or over numbers, counts as dependent, to be safe.
@@ -201,9 +208,19 @@ impl Probe {
         let forced = self.forced().await?;
         // Settings that the profile does not allow cannot be sent with a query either.
         let lost = if forced.is_empty() { self.lost_settings().await? } else { Vec::new() };
-        let partition_zone = self.partition_zone(table).await?;
+        let (partition_zone, table_uuid) = self.zone_and_uuid(table).await?;
         let token_places = self.token_places(table, &engine).await;
-        Ok(Deduplication { version, engine, window_age, views, forced, lost, partition_zone, token_places })
+        Ok(Deduplication {
+            version,
+            engine,
+            window_age,
+            views,
+            forced,
+            lost,
+            partition_zone,
+            table_uuid,
+            token_places,
+        })
     }
 
     /// Number of blocks ever inserted into the table by any client, except for deduplicated ones, approximately. Only the difference
@@ -221,14 +238,18 @@ impl Probe {
         self.within(crate::probe::PROBE_TIMEOUT, "reading system.parts", answer).await
     }
 
-    async fn partition_zone(&self, table: &str) -> Result<Option<String>, ProbeError> {
-        let question = "SELECT partition_key, serverTimezone() AS server_zone FROM system.tables \
+    /// The server's time zone if the table's partitions depend on it, and the table's UUID.
+    async fn zone_and_uuid(&self, table: &str) -> Result<(Option<String>, Option<String>), ProbeError> {
+        let question = "SELECT partition_key, serverTimezone() AS server_zone, toString(uuid) AS uuid FROM system.tables \
                         WHERE database = ? AND name = ?";
         let answer =
-            self.client().query(question).bind(&self.database).bind(table).fetch_optional::<PartitionRow>();
+            self.client().query(question).bind(&self.database).bind(table).fetch_optional::<IdentityRow>();
         let action = format!("reading the partition key of {}.{table}", self.database);
-        let row = self.within(crate::probe::PROBE_TIMEOUT, &action, answer).await?;
-        Ok(row.filter(|row| depends_on_zone(&row.partition_key)).map(|row| row.server_zone))
+        let Some(row) = self.within(crate::probe::PROBE_TIMEOUT, &action, answer).await? else {
+            return Ok((None, None));
+        };
+        let zone = depends_on_zone(&row.partition_key).then_some(row.server_zone);
+        Ok((zone, Some(row.uuid).filter(|uuid| uuid != NO_UUID)))
     }
 
     async fn window_age(&self, table: &str, engine: &TableEngine) -> Result<Option<Duration>, ProbeError> {

@@ -26,6 +26,7 @@ fn answer(engine: &str, window_blocks: u64) -> Deduplication {
         forced: Vec::new(),
         lost: Vec::new(),
         partition_zone: None,
+        table_uuid: None,
         token_places: BTreeSet::new(),
     }
 }

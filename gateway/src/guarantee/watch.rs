@@ -15,7 +15,7 @@ use sluice_clickhouse::{
 };
 use sluice_kafka::{ConsumerStats, watchdog};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -48,6 +48,8 @@ struct OfShard {
     version: Option<Version>,
     /// Time zones of the servers that answered last, if the table's partitions depend on them.
     zones: BTreeSet<String>,
+    /// The UUID of the table at each address.
+    tables: BTreeMap<usize, String>,
     /// The places where the servers behind each address keep their tokens.
     places: TokenPlaces,
     /// The TTLs of their tables.
@@ -178,6 +180,7 @@ impl OfShard {
             rate: BlockRate::default(),
             version: None,
             zones: BTreeSet::new(),
+            tables: BTreeMap::new(),
             places: TokenPlaces::default(),
             ttls: Vec::new(),
             error: None,
@@ -187,11 +190,12 @@ impl OfShard {
     /// Asks its servers. A server that does not answer changes nothing. `None` if none answers; then the last result stays.
     async fn look(&mut self, now: Duration) -> Option<Answered> {
         let (mut answers, mut errors): (Vec<Deduplication>, Vec<ProbeError>) = (Vec::new(), Vec::new());
-        let mut is_other = false;
+        let (mut is_other, mut is_exchanged) = (false, false);
         for (address, answer) in self.sink.deduplication().await.into_iter().enumerate() {
             match answer {
                 Ok(answer) => {
                     is_other |= self.places.see(address, &answer.token_places, now);
+                    is_exchanged |= self.is_exchanged(address, answer.table_uuid.as_deref());
                     answers.push(answer);
                 }
                 Err(said) => errors.push(said),
@@ -221,10 +225,18 @@ impl OfShard {
         let forgot = [
             (is_upgraded, Reason::ServerUpgraded),
             (is_other, Reason::AddressBalances),
+            (is_exchanged, Reason::DestinationChanged),
             (is_moved, Reason::TimeZone),
         ];
         let forgot = forgot.into_iter().find_map(|(holds, reason)| holds.then_some(reason));
         Some(Answered { verdict, forgot })
+    }
+
+    /// Whether there is another table at this address than before. Records the current one.
+    fn is_exchanged(&mut self, address: usize, uuid: Option<&str>) -> bool {
+        let Some(uuid) = uuid else { return false };
+        let before = self.tables.insert(address, uuid.to_owned());
+        before.is_some_and(|before| before != uuid)
     }
 
     /// Whether a server has another time zone than those that answered before. Records the current ones.

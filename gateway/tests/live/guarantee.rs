@@ -3,16 +3,16 @@
 use crate::{
     front::Front,
     messages::{message, span},
-    server::{Database, frames, send},
+    server::{Database, frames, metrics, send},
 };
 use sluice_clickhouse::body::InsertBody;
 use sluice_clickhouse::insert::InsertId;
 use sluice_clickhouse::outcome::Class;
 use sluice_clickhouse::token_places::PLACES_ASKED;
-use sluice_gateway::guarantee::{Load, Reason, Verdict};
+use sluice_gateway::guarantee::{GuaranteeState, Load, Reason, Verdict, Watch};
 use sluice_gateway::table::sink::Sink;
 use sluice_gateway_config::Layout;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 const LOAD: Load = Load { blocks_per_second: 1.0, insert_timeout: Duration::from_secs(30) };
 
@@ -197,6 +197,32 @@ async fn partitions_by_the_servers_days_are_told_from_others() {
         ))
         .await;
     assert_eq!(zone().await, Some(database.answer("SELECT serverTimezone()").await));
+    database.drop().await;
+}
+
+/// Rows in flight may be in the former table, which has another name then.
+#[tokio::test]
+async fn a_table_that_is_exchanged_is_another_destination() {
+    let database = Database::new("exchanged").await;
+    let (sink, _) = database.with_table().await;
+    let name = &database.name;
+    database.execute(&format!("CREATE TABLE {name}.other AS {name}.otel_traces")).await;
+    let metrics = metrics();
+    let standing = Arc::new(GuaranteeState::new(metrics.guarantee.clone(), 1, []));
+    let mut watch = Watch::new(vec![sink], standing.clone(), Arc::default());
+    let now = Duration::from_secs(100);
+    watch.look(now).await;
+    assert_eq!(standing.tell(now), None);
+    watch.look(now).await;
+    assert_eq!(standing.tell(now), None, "it is the same");
+    database.execute(&format!("EXCHANGE TABLES {name}.otel_traces AND {name}.other")).await;
+    watch.look(now).await;
+    assert_eq!(standing.tell(now), Some(Reason::DestinationChanged));
+    assert_eq!(
+        standing.age_budget(0, now - Duration::from_secs(1)),
+        Duration::ZERO,
+        "its tokens are unknown there"
+    );
     database.drop().await;
 }
 
