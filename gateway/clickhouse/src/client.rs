@@ -23,7 +23,7 @@ use crate::body::{Begun, BodyStream, InsertBody, WireFormat};
 use crate::causes::with_causes;
 use crate::exception::code_of;
 use crate::insert::{InsertError, InsertId, InsertTarget, Inserted};
-use crate::outcome::{Class, NOT_THE_SERVERS, classify, no_answer};
+use crate::outcome::{Class, INCORRECT_DATA, NOT_THE_SERVERS, classify, no_answer};
 use crate::tls::Tls;
 
 /// How long connecting may take. Chosen: a server in the same network answers within milliseconds, three lost SYN
@@ -50,9 +50,9 @@ pub const MESSAGE_CHARS_MAX: usize = 500;
 /// Codes with which the server says that it cannot read a body. It gives them for bytes that are no rows at all, such as frames that it was
 /// not asked to decompress: which one depends on the bytes.
 const UNREADABLE: [u32; 5] = [
-    32,  // ATTEMPT_TO_READ_AFTER_EOF
-    33,  // CANNOT_READ_ALL_DATA
-    117, // INCORRECT_DATA
+    32, // ATTEMPT_TO_READ_AFTER_EOF
+    33, // CANNOT_READ_ALL_DATA
+    INCORRECT_DATA,
     128, // TOO_LARGE_ARRAY_SIZE
     131, // TOO_LARGE_STRING_SIZE
 ];
@@ -157,6 +157,7 @@ impl InsertClient {
         match self.no_rows(target, &format!("no-rows-{query_id}")).await {
             Ok(()) => failure,
             Err(empty) if empty.is_unreadable() => Failure::changed(&empty),
+            Err(empty) if empty.class == Class::RefreshSchema => empty,
             // Whether rows are the cause is unknown. None of them is stored.
             Err(empty) => Failure { class: Class::Retry, code: None, ..empty },
         }
@@ -237,9 +238,11 @@ impl Failure {
         Self { class: Class::Retry, code: None, http_status: empty.http_status, message }
     }
 
-    /// Whether the server could not read the body. Rows may be the cause, or what happened to the body on its way.
+    /// Whether the server could not read the body. Rows may be the cause, or what happened to the body on its way. If it says so of the types
+    /// in front of the rows, the table is another one.
     fn is_unreadable(&self) -> bool {
-        self.code.is_some_and(|code| UNREADABLE.contains(&code))
+        let names_types = self.code == Some(INCORRECT_DATA) && self.class == Class::RefreshSchema;
+        self.code.is_some_and(|code| UNREADABLE.contains(&code)) && !names_types
     }
 
     /// The error for a success that only a proxy can have sent.

@@ -205,6 +205,13 @@ async fn rows_are_the_cause_only_if_an_insert_without_rows_is_read() {
     let (error, _) =
         refused_twice(33, answer("404", "X-ClickHouse-Exception-Code: 60\r\n", "no table")).await;
     assert_eq!((error.class, error.code), (Class::Retry, None));
+    // The table has other types: no row is looked at, and none is to blame.
+    let text =
+        "Code: 117. DB::Exception: Type of 'Duration' must be Float64, not UInt64: (while reading header)";
+    let types = || answer("500 Oops", "X-ClickHouse-Exception-Code: 117\r\n", text);
+    assert_eq!(failure(types()).await.class, Class::RefreshSchema);
+    let (error, _) = refused_twice(33, types()).await;
+    assert_eq!((error.class, error.code), (Class::RefreshSchema, Some(117)));
 }
 
 #[tokio::test(flavor = "current_thread")]

@@ -75,7 +75,7 @@ const READONLY: u32 = 164;
 const REPLICA_INACTIVE: &str = "Replica is not active right now";
 
 /// `INCORRECT_DATA`: the rows, or the types before them.
-const INCORRECT_DATA: u32 = 117;
+pub(crate) const INCORRECT_DATA: u32 = 117;
 
 /// The end of the server's message about the types before the rows ([`crate::header`]). Measured on 26.7.
 const IN_HEADER: &str = "(while reading header)";

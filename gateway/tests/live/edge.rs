@@ -10,6 +10,7 @@ use prost::Message as _;
 use rdkafka::{
     ClientConfig, Message as _, Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _},
+    error::{KafkaError, RDKafkaErrorCode},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_gateway::edge::splitting;
@@ -190,7 +191,9 @@ pub fn messages(topic: &Topic, name: &str, partitions: u32) -> Vec<Found> {
                 key: message.key().unwrap().to_vec(),
                 data: TracesData::decode(message.payload().unwrap()).unwrap(),
             }),
-            Err(rdkafka::error::KafkaError::PartitionEOF(_)) => ends += 1,
+            Err(KafkaError::PartitionEOF(_)) => ends += 1,
+            // What a fetch has above the limit of decompressed bytes is fetched again.
+            Err(KafkaError::MessageConsumption(RDKafkaErrorCode::QueueFull)) => {}
             Err(error) => panic!("{error}"),
         }
     }
