@@ -1,5 +1,5 @@
 //! The edge as a process in front of a real Kafka: every span that was answered with success is in the topic once, its trace in one partition, also
-//! when the process is told to end meanwhile; and nothing is answered with success while no broker is there.
+//! when the process gets SIGTERM meanwhile; and nothing is answered with success while no broker is there.
 
 use crate::{broker::Topic, messages::message};
 use opentelemetry_proto::tonic::{
@@ -314,7 +314,7 @@ async fn a_topic_that_does_not_exist_and_brokers_that_are_away_get_no_success() 
     topic.delete().await;
 }
 
-/// Clients go on while the process is told to end: what had a success is stored, whatever came first.
+/// Clients go on while the process gets SIGTERM: what had a success is stored, whatever came first.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_answered_with_success_before_the_end_is_stored() {
     let topic = Topic::create("edge_ends", 6).await;
