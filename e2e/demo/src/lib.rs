@@ -26,6 +26,7 @@ use e2e_fixtures::produce::{Compression, Feed, Load, Producer, Topic};
 use e2e_fixtures::spans::{Encoding, Run, Shape};
 use e2e_stack::install::{self, ImageArgs};
 use e2e_stack::process::interrupt;
+use e2e_stack::programs::Form;
 use e2e_stack::say;
 use e2e_stack::target::Resolved;
 use e2e_stack::{TargetArgs, paths};
@@ -73,7 +74,7 @@ pub struct DemoArgs {
 pub fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     interrupt::watch()?;
     let target = args.target.target()?;
-    let ran_before = if target.needs_stack() { e2e_stack::up()?.ran_before } else { true };
+    let ran_before = if target.needs_stack() { e2e_stack::up(Form::Checked)?.ran_before } else { true };
     let outcome = target.resolve().and_then(|resolved| on(args, &resolved));
     if !ran_before {
         say::progress("demo", "stopping the stack; its data stays");
@@ -85,7 +86,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn on(args: &DemoArgs, resolved: &Resolved) -> anyhow::Result<Verdict> {
-    let images = install::images(resolved, &args.images)?;
+    let images = install::images(resolved, &args.images, Form::Checked)?;
     install::operator(&resolved.kubeconfig, &images)?;
     let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let outcome = runtime.block_on(show(args, resolved));

@@ -148,10 +148,7 @@ impl Programs {
     /// # Errors
     /// What the compiler says.
     pub fn compiled(form: Form) -> anyhow::Result<Self> {
-        match form {
-            Form::Checked => programs::compile_checked()?,
-            Form::Release => programs::compile_release()?,
-        }
+        programs::compile(form)?;
         Ok(Self { operator: programs::OPERATOR.file(form), gateway: programs::GATEWAY.file(form) })
     }
 }

@@ -45,11 +45,11 @@ pub struct Images {
     pub gateway: String,
 }
 
-/// The images to run: those that were named, or those that are built from this checkout and given to the cluster.
+/// The images to run: those that were named, or those that are built from this checkout in this form and given to the cluster.
 ///
 /// # Errors
 /// If images can neither be loaded into the cluster nor were named, or the build fails.
-pub fn images(target: &Resolved, named: &ImageArgs) -> anyhow::Result<Images> {
+pub fn images(target: &Resolved, named: &ImageArgs, form: Form) -> anyhow::Result<Images> {
     if let (Some(operator), Some(gateway)) = (&named.operator_image, &named.gateway_image) {
         return Ok(Images { operator: operator.clone(), gateway: gateway.clone() });
     }
@@ -57,7 +57,7 @@ pub fn images(target: &Resolved, named: &ImageArgs) -> anyhow::Result<Images> {
         "this cluster pulls its images: push them with `cargo run -p e2e-verify -- publish REGISTRY`, and \
          use --operator-image and --gateway-image",
     )?;
-    let programs = images::Programs::compiled(Form::Checked)?;
+    let programs = images::Programs::compiled(form)?;
     let built = [("operator", &programs.operator), ("gateway", &programs.gateway)].map(|(name, program)| {
         let image = images::build_image(name, program)?;
         images::load(&image, store)?;

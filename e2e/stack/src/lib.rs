@@ -47,6 +47,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::process::{Daemon, Signal, interrupt};
+use crate::programs::Form;
 use part::{Part, PartStatus, State, beside};
 use paths::{Paths, remove_folder};
 
@@ -62,18 +63,18 @@ pub struct Up {
     pub kubeconfig: PathBuf,
 }
 
-/// Starts the stack: keeps parts that run and answer, starts the others, and builds what the cache lacks.
+/// Starts the stack: keeps parts that run and answer, starts the others, and builds what the cache lacks, and programs in this form.
 ///
 /// # Errors
 /// All that is missing on the machine, or the parts that failed. Then, and when interrupted, every process that this call
 /// started is ended again; when none ran before, all of the stack is taken down.
-pub fn up() -> anyhow::Result<Up> {
+pub fn up(form: Form) -> anyhow::Result<Up> {
     let paths = Paths::from_environment()?;
     requirements::ensure(&paths)?;
     let _lock = paths.lock()?;
     let kubernetes = Kubernetes::new(&paths)?;
     let ran: Vec<&'static str> = running(&paths, &kubernetes);
-    let began = build(&paths).and_then(|pause| start(&paths, &kubernetes, &pause));
+    let began = build(&paths, form).and_then(|pause| start(&paths, &kubernetes, &pause));
     if let Err(failure) = began {
         say::progress("stack", "failed; stopping what this command started");
         return Err(match undo(&paths, &kubernetes, &ran) {
@@ -103,14 +104,14 @@ pub fn discard_leftovers() -> anyhow::Result<()> {
     lock.remove()
 }
 
-/// Builds all parts that the cache lacks beside the programs of the project that the stack and its users run; gives the pause image.
+/// Builds all parts that the cache lacks beside the programs of the project in this form; gives the pause image.
 ///
 /// # Errors
 /// All parts that failed, with the ends of their logs.
-pub fn build(paths: &Paths) -> anyhow::Result<images::Image> {
+pub fn build(paths: &Paths, form: Form) -> anyhow::Result<images::Image> {
     let pause = std::sync::OnceLock::new();
     beside(vec![
-        ("programs", Box::new(programs::compile_checked)),
+        ("programs", Box::new(move || programs::compile(form))),
         ("parts", Box::new(|| build_parts(paths).map(|image| drop(pause.set(image))))),
     ])?;
     pause.into_inner().context("the pause image was not made")

@@ -8,6 +8,7 @@ pub mod identity;
 pub mod interrupt;
 pub mod job;
 pub mod port;
+pub mod usage;
 pub mod wait;
 
 pub use daemon::Daemon;

@@ -11,8 +11,11 @@ use crate::process::Job;
 /// How a program is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As tests are: compiled in a minute, with assertions and checks of overflow. What counts spans is right in any form.
+    /// As the demo runs them: compiled in minutes, with assertions and checks of overflow. What counts spans is right in any form.
     Checked,
+    /// The same beside the end-to-end tests. Dev-dependencies of tests turn features of some crates on. Programs that are compiled without
+    /// these would have each of these crates, and all that depends on it, compiled once more.
+    Tested,
     /// As users run it. Takes minutes; only what measures time, memory or size needs it.
     Release,
 }
@@ -48,21 +51,21 @@ pub const BENCH: Program = Program { package: "e2e-bench", file: "e2e-bench" };
 /// Simulated days of the scaling decision.
 pub const SIMULATE: Program = Program { package: "e2e-simulate", file: "e2e-simulate" };
 
-/// All that tests, demo and measurements run. They are compiled together: a package alone has other features of what it is built from,
-/// and would have all of that compiled once more.
-const ALL: [Program; 8] = [OPERATOR, KUBECTL, GATEWAY, LOCAL_VOLUMES, DEMO, FAULTS, BENCH, SIMULATE];
+/// All that the stack and the demo run. They are compiled together: a package alone has other features of what it is built from, and would
+/// have all of that compiled once more. The plugin is among them because it turns on features that tests need too.
+const ON_STACK: [Program; 5] = [OPERATOR, KUBECTL, GATEWAY, LOCAL_VOLUMES, DEMO];
 
 impl Form {
     fn flags(self) -> &'static [&'static str] {
         match self {
-            Self::Checked => &[],
+            Self::Checked | Self::Tested => &[],
             Self::Release => &["--release"],
         }
     }
 
     fn folder(self) -> PathBuf {
         target_folder().join(match self {
-            Self::Checked => "debug",
+            Self::Checked | Self::Tested => "debug",
             Self::Release => "release",
         })
     }
@@ -75,20 +78,16 @@ impl Program {
     }
 }
 
-/// Compiles all programs in the form of tests.
+/// Compiles the programs: in release form operator and gateway, else at least what the stack runs.
 ///
 /// # Errors
 /// What the compiler says, with the end of its log.
-pub fn compile_checked() -> anyhow::Result<()> {
-    build(Form::Checked, "programs", &ALL.map(|program| program.package), &[])
-}
-
-/// Compiles operator and gateway in release form, and gives their files.
-///
-/// # Errors
-/// What the compiler says, with the end of its log.
-pub fn compile_release() -> anyhow::Result<()> {
-    build(Form::Release, "programs", &[OPERATOR.package, GATEWAY.package], &[])
+pub fn compile(form: Form) -> anyhow::Result<()> {
+    match form {
+        Form::Checked => build(form, "programs", &ON_STACK.map(|program| program.package), &[]),
+        Form::Tested => build(form, "programs", &[], &["--workspace", "--bins", "--test", "cluster"]),
+        Form::Release => build(form, "programs", &[OPERATOR.package, GATEWAY.package], &[]),
+    }
 }
 
 /// The gateway in release form.

@@ -37,10 +37,10 @@ pub fn run(DemoWords { words }: &DemoWords) -> anyhow::Result<ExitCode> {
     if needs_stack {
         requirements::ensure(&paths)?;
         say::progress("demo", "builds what is missing, then: stack, operator, pipeline, spans, a query");
-        e2e_stack::build(&paths)?;
+        e2e_stack::build(&paths, Form::Checked)?;
     } else {
         requirements::ensure_compiler(&paths)?;
-        programs::compile_checked()?;
+        programs::compile(Form::Checked)?;
     }
     interrupt::check()?;
     let program = programs::DEMO.file(Form::Checked);

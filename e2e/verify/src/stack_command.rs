@@ -8,6 +8,7 @@ use clap::Subcommand;
 
 use e2e_stack::part::{PartStatus, State};
 use e2e_stack::process::interrupt;
+use e2e_stack::programs::Form;
 use e2e_stack::target::TargetArgs;
 use e2e_stack::{images, say};
 
@@ -60,7 +61,7 @@ impl StackCommand {
 
 fn up() -> anyhow::Result<ExitCode> {
     interrupt::watch()?;
-    let up = e2e_stack::up()?;
+    let up = e2e_stack::up(Form::Checked)?;
     say::progress("stack", if up.ran_before { "was up" } else { "up" });
     say::line(&format!("export KUBECONFIG={}", up.kubeconfig.display()));
     Ok(ExitCode::SUCCESS)

@@ -13,14 +13,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike as _;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper, wait};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use e2e_fixtures::gateway::Listening;
 use e2e_stack::process::daemon::log_tail;
+use e2e_stack::process::usage::{self, ChildUsage};
 
 /// How long a process may take to end after SIGTERM: over the 50 s that the gateway gives its blocks in flight.
 const END_PATIENCE: Duration = Duration::from_secs(70);
@@ -80,12 +79,12 @@ pub fn run(args: &WitnessArgs) -> Result<ExitCode> {
             Err(error) => return Err(error).context("wait for what the command started"),
         }
     }
-    let used = getrusage(UsageWho::RUSAGE_CHILDREN).context("ask for the usage of the children")?;
+    let ChildUsage { user_us, system_us, peak_rss_kib, context_switches } = usage::of_children()?;
     let usage = Usage {
-        user_us: used.user_time().num_microseconds(),
-        system_us: used.system_time().num_microseconds(),
-        peak_rss_kib: used.max_rss(),
-        context_switches: used.voluntary_context_switches() + used.involuntary_context_switches(),
+        user_us,
+        system_us,
+        peak_rss_kib,
+        context_switches,
         exit_code: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
     };
     let text = serde_json::to_string(&usage).context("write the usage as JSON")?;

@@ -43,13 +43,13 @@ pub fn run(args: &VerifyArgs, steps: &Steps, groups: &[&Group], rotation: &Rotat
         e2e_stack::discard_leftovers()?;
         let failed = steps.failed();
         steps.once("the stack comes up", || {
-            ran_before = e2e_stack::up()?.ran_before;
+            ran_before = e2e_stack::up(Form::Tested)?.ran_before;
             Ok(())
         })?;
         ensure!(steps.failed() == failed, "end-to-end tests need the stack");
     }
     let outcome = target.resolve().and_then(|resolved| {
-        let images = install::images(&resolved, &args.images)?;
+        let images = install::images(&resolved, &args.images, Form::Tested)?;
         install::operator(&resolved.kubeconfig, &images)?;
         let on = OnStack { args, resolved: &resolved, images: &images, is_local };
         let ran = tests(args, steps, groups, rotation, &on);
@@ -135,9 +135,9 @@ impl OnStack<'_> {
         let Images { gateway, operator } = self.images;
         command.env("SLUICE_GATEWAY_IMAGE", gateway).env("SLUICE_OPERATOR_IMAGE", operator);
         // Programs that tests start on this machine.
-        command.env("SLUICE_OPERATOR_PROGRAM", programs::OPERATOR.file(Form::Checked));
-        command.env("SLUICE_KUBECTL_PROGRAM", programs::KUBECTL.file(Form::Checked));
-        command.env("SLUICE_GATEWAY_PROGRAM", programs::GATEWAY.file(Form::Checked));
+        command.env("SLUICE_OPERATOR_PROGRAM", programs::OPERATOR.file(Form::Tested));
+        command.env("SLUICE_KUBECTL_PROGRAM", programs::KUBECTL.file(Form::Tested));
+        command.env("SLUICE_GATEWAY_PROGRAM", programs::GATEWAY.file(Form::Tested));
         command
     }
 }

@@ -284,7 +284,7 @@ impl Group {
             Work::Cluster(filters) => steps.tests(&mut on.group(filters)),
             Work::Scaling(filters) => {
                 steps.once("scaling stays within its limits in simulation", || {
-                    let mut days = Command::new(programs::SIMULATE.file(Form::Checked));
+                    let mut days = Command::new(programs::SIMULATE.file(Form::Tested));
                     days.arg("--check");
                     quiet("simulate", days)
                 })?;
@@ -299,7 +299,7 @@ impl Group {
 }
 
 fn release(steps: &Steps, filters: &[&str], on: &OnStack<'_>) -> anyhow::Result<()> {
-    steps.once("release build", programs::compile_release)?;
+    steps.once("release build", || programs::compile(Form::Release))?;
     steps.once("images are small", || {
         let programs = images::Programs::compiled(Form::Release)?;
         for (name, program) in [("operator", &programs.operator), ("gateway", &programs.gateway)] {
@@ -333,8 +333,8 @@ fn deep(steps: &Steps, on: &OnStack<'_>) -> anyhow::Result<()> {
     }
     if on.is_local {
         steps.once("schema-bench makes, fills and asks every table", || {
-            let mut bench = Command::new(programs::BENCH.file(Form::Checked));
-            bench.args(["schema-bench", "--short", "--gateway"]).arg(programs::GATEWAY.file(Form::Checked));
+            let mut bench = Command::new(programs::BENCH.file(Form::Tested));
+            bench.args(["schema-bench", "--short", "--gateway"]).arg(programs::GATEWAY.file(Form::Tested));
             quiet("schema-bench", bench)
         })?;
     }
@@ -343,11 +343,11 @@ fn deep(steps: &Steps, on: &OnStack<'_>) -> anyhow::Result<()> {
 
 /// Runs a part of the fault scenarios with the gateway of the test profile: optimisation does not matter for them.
 fn play(steps: &Steps, part: u32) -> anyhow::Result<()> {
-    let gateway = programs::GATEWAY.file(Form::Checked);
-    let mut scenarios = Command::new(programs::FAULTS.file(Form::Checked));
+    let gateway = programs::GATEWAY.file(Form::Tested);
+    let mut scenarios = Command::new(programs::FAULTS.file(Form::Tested));
     scenarios.args(["--rounds", "1", "--part", &format!("{part}/{FAULT_PARTS}"), "--gateway"]).arg(gateway);
     steps.once("the gateway's former rule compiles", || {
-        programs::gateway_example("former_rule", Form::Checked)
+        programs::gateway_example("former_rule", Form::Tested)
     })?;
     steps.tests(&mut scenarios)
 }

@@ -1,0 +1,32 @@
+//! What the processes that this one started and waited for have used together.
+
+use anyhow::Context as _;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+
+/// What processes used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChildUsage {
+    /// CPU time in user space, microseconds.
+    pub user_us: i64,
+    /// CPU time in the kernel, microseconds.
+    pub system_us: i64,
+    /// Largest resident set of one process, KiB.
+    pub peak_rss_kib: i64,
+    /// Times that a thread gave way or was made to.
+    pub context_switches: i64,
+}
+
+/// Of all children that have ended and were waited for, and of theirs.
+///
+/// # Errors
+/// What the system says.
+pub fn of_children() -> anyhow::Result<ChildUsage> {
+    let used = getrusage(UsageWho::RUSAGE_CHILDREN).context("ask for the usage of the children")?;
+    Ok(ChildUsage {
+        user_us: used.user_time().num_microseconds(),
+        system_us: used.system_time().num_microseconds(),
+        peak_rss_kib: used.max_rss(),
+        context_switches: used.voluntary_context_switches() + used.involuntary_context_switches(),
+    })
+}
