@@ -8,9 +8,14 @@ use std::collections::BTreeMap;
 /// same number.
 pub const OPEN_SECONDS_MAX: u64 = 16 * 60;
 
-/// What a gateway said of a partition counts for this many seconds while none says it. Chosen: longer than a gateway takes to be
+/// A transaction that no gateway names any more is reported as open for this many seconds. Chosen: longer than a gateway takes to be
 /// replaced, or a partition to move.
-const REMEMBERED_SECONDS: u64 = 2 * 60;
+const REPORTED_SECONDS: u64 = 2 * 60;
+
+/// The age of a transaction that no gateway names is kept for this many seconds, in an entry for each partition. Gateways may be away for
+/// longer than [`REPORTED_SECONDS`]. One that then names the same first offset means the same transaction, because a second cannot begin
+/// there. Chosen: longer than an outage takes.
+const KEPT_SECONDS: u64 = 24 * 3_600;
 
 /// What waits in a partition behind an open transaction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,12 +50,14 @@ impl OpenTransactions {
             self.0.insert(at, (now, OpenTransaction { seconds, ..open }));
         }
         // A clock that went back by far must not keep one for ever.
-        self.0.retain(|_, (said, _)| said.0.abs_diff(now.0) <= REMEMBERED_SECONDS * 1_000);
+        let is_within = |said: Moment, seconds: u64| said.0.abs_diff(now.0) <= seconds * 1_000;
+        self.0.retain(|_, (said, _)| is_within(*said, KEPT_SECONDS));
+        let reported = self.0.values().filter(|(said, _)| is_within(*said, REPORTED_SECONDS));
         let open = |known: &(Moment, OpenTransaction)| OpenTransaction {
             seconds: seconds_at(known, now),
             ..known.1.clone()
         };
-        self.0.values().map(open).collect()
+        reported.map(open).collect()
     }
 }
 
@@ -82,7 +89,12 @@ mod tests {
             (1_110, Some(open(200, 3)), Some((200, 3))),
             (1_230, None, Some((200, 123))),
             (1_231, None, None),
-            (1_240, Some(open(200, 1)), Some((200, 1))),
+            // Gateways were away for long, and the transaction is the same.
+            (5_110, Some(open(200, 1)), Some((200, 4_003))),
+            (5_120, Some(open(300, 1)), Some((300, 1))),
+            // After more than a day it is not known whether the partition is that of the same topic.
+            (91_521, None, None),
+            (91_522, Some(open(300, 1)), Some((300, 1))),
             // The clock goes back.
             (0, None, None),
         ] {
