@@ -97,7 +97,7 @@ pub struct ServerTls {
     pub certificate_file: String,
     /// File with the key, not encrypted.
     pub key_file: String,
-    /// File with the certificates of authorities, one of which must have signed the client's certificate. Absent means that clients need none.
+    /// File with certificates of authorities. One of these authorities must have signed the client's certificate. Absent means that clients need none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_ca_file: Option<String>,
 }
@@ -199,7 +199,7 @@ fn message_bytes_target() -> ByteSize {
 }
 
 impl EdgeKafka {
-    /// The connection as a gateway has it: its one topic, and no consumer group.
+    /// The connection as a gateway configures it: one topic, no consumer group.
     pub fn connection(&self) -> Kafka {
         Kafka {
             bootstrap_servers: self.bootstrap_servers.clone(),

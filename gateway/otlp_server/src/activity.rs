@@ -48,7 +48,7 @@ impl Activity {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Records that bytes came, of which headers are made. Bytes of a body are not meant, for which a request is in flight.
+    /// Records that bytes of headers came. Bytes of a body do not count here: their request is in flight.
     pub fn begin_head(&self) {
         if self.in_flight.load(Ordering::Relaxed) > 0 || self.head_ms.load(Ordering::Relaxed) > 0 {
             return;

@@ -97,7 +97,7 @@ impl ByteBudget {
         count(self.0.total.saturating_sub(self.0.free.load(Ordering::SeqCst)))
     }
 
-    /// A permit, if there is room now, whoever else waits.
+    /// A permit, if there is room now. Requests that wait come after it.
     ///
     /// # Errors
     /// [`NoRoom`]; also if all of the budget is less.

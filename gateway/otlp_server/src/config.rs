@@ -18,7 +18,7 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// The key, not encrypted.
     pub key: PathBuf,
-    /// Authorities, one of which must have signed the client's certificate. `None`: clients need none.
+    /// One of these authorities must have signed the client's certificate. `None`: clients need none.
     pub client_ca: Option<PathBuf>,
 }
 

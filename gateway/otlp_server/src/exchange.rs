@@ -221,7 +221,7 @@ impl<A: Acceptor> Desk<A> {
         compression: Compression,
         body: Buffer,
     ) -> Result<(Bytes, BytePermit), Failure> {
-        let mut work = Decompression::begin_within(compression, body, &self.budget, &self.limits).await?;
+        let mut work = Decompression::begin(compression, body, &self.budget, &self.limits).await?;
         if work.is_small() && work.run(INLINE_BYTES)? == Progress::Done {
             return Ok(work.finish());
         }

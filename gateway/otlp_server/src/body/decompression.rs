@@ -129,21 +129,8 @@ pub(crate) struct Decompression {
 }
 
 impl Decompression {
-    /// Begins; takes a permit for the first step.
-    #[cfg(test)]
-    pub fn begin(
-        compression: Compression,
-        input: Buffer,
-        budget: &ByteBudget,
-        limits: &Limits,
-    ) -> Result<Self, Failure> {
-        let first = Self::first_bytes(compression, &input, budget, limits);
-        let taken = budget.try_take(first);
-        Self::begun(compression, input, taken, (budget, limits))
-    }
-
-    /// The same; waits for the permit up to [`Limits::permit_wait`].
-    pub async fn begin_within(
+    /// Begins; takes a permit for the first step, and waits for it up to [`Limits::permit_wait`].
+    pub async fn begin(
         compression: Compression,
         input: Buffer,
         budget: &ByteBudget,
@@ -151,27 +138,6 @@ impl Decompression {
     ) -> Result<Self, Failure> {
         let first = Self::first_bytes(compression, &input, budget, limits);
         let taken = budget.take_more_within(first, limits.permit_wait).await;
-        Self::begun(compression, input, taken, (budget, limits))
-    }
-
-    /// The first step: all of the output where the body says how large that is, and where the budget has room for both.
-    fn first_bytes(compression: Compression, input: &Buffer, budget: &ByteBudget, limits: &Limits) -> usize {
-        let hint = match compression {
-            Compression::Gzip => gzip::size_hint(input.bytes()),
-            // A frame says it itself.
-            Compression::Zstd => 0,
-        };
-        let hint = hint.min(bytes_max(limits).saturating_add(1));
-        let needed = u64::try_from(input.held().saturating_add(hint)).unwrap_or(u64::MAX);
-        if needed <= budget.total_bytes() { hint } else { 0 }
-    }
-
-    fn begun(
-        compression: Compression,
-        input: Buffer,
-        taken: Result<BytePermit, NoRoom>,
-        (budget, limits): (&ByteBudget, &Limits),
-    ) -> Result<Self, Failure> {
         let held = input.held();
         let no_room = |no_room| Failure::no_room(no_room, held, budget, limits.retry_after);
         // One byte more, so that a larger body is seen as such.
@@ -191,6 +157,18 @@ impl Decompression {
             ratio_max: usize::try_from(limits.decompression_ratio_max).unwrap_or(usize::MAX),
             retry_after: limits.retry_after,
         })
+    }
+
+    /// The first step: all of the output where the body says how large that is, and where the budget has room for both.
+    fn first_bytes(compression: Compression, input: &Buffer, budget: &ByteBudget, limits: &Limits) -> usize {
+        let hint = match compression {
+            Compression::Gzip => gzip::size_hint(input.bytes()),
+            // A frame says it itself.
+            Compression::Zstd => 0,
+        };
+        let hint = hint.min(bytes_max(limits).saturating_add(1));
+        let needed = u64::try_from(input.held().saturating_add(hint)).unwrap_or(u64::MAX);
+        if needed <= budget.total_bytes() { hint } else { 0 }
     }
 
     /// Whether an I/O thread may begin with it.

@@ -2,7 +2,12 @@ use super::*;
 use crate::counters::Outcome;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
-use std::io::Write as _;
+use std::{
+    future::Future as _,
+    io::Write as _,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
 use zstd_safe::{CCtx, InBuffer, OutBuffer, compress, compress_bound};
 
 /// One of [`forms`].
@@ -74,7 +79,11 @@ fn stepped(
 ) -> Result<Vec<u8>, Failure> {
     let mut input = Buffer::now(budget, body.len(), usize::MAX).unwrap();
     input.append(body).unwrap();
-    let mut work = Decompression::begin(compression, input, budget, limits)?;
+    let begun = pin!(Decompression::begin(compression, input, budget, limits));
+    let Poll::Ready(begun) = begun.poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("it waits, although `permit_wait` is zero");
+    };
+    let mut work = begun?;
     while work.run(step)? == Progress::More {}
     let (bytes, permit) = work.finish();
     assert!(permit.bytes() >= bytes.len(), "{permit:?} for {} bytes", bytes.len());

@@ -86,7 +86,7 @@ async fn chunks_take_their_permit_in_steps() {
     drop(other);
 }
 
-/// A client that is told to come again does so for ever.
+/// A client that gets `Retry-After` comes again for ever.
 #[tokio::test]
 async fn what_can_never_have_a_permit_is_too_large() {
     let world = World::accepting(|config| config.budget = ByteBudget::new(20_000)).await;
@@ -177,7 +177,7 @@ async fn a_large_request_has_its_turn_among_small_ones() {
         held.push(world.arrival().await);
     }
     let large = client.begin(message(8_000));
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    crate::world::until(|| world.counters.requests_in_flight() == 11).await;
     let _later: Vec<_> = (0..10).map(|_| client.begin(message(1_000))).collect();
     for arrival in held {
         arrival.reply.send(Ok(Accepted::default())).unwrap();
