@@ -1,6 +1,7 @@
 //! The stack for one command: a running one, which is used and kept running, or one of its own, which is stopped at the end.
 
 use crate::part::{PartStatus, State};
+use crate::programs::Form;
 use crate::say;
 use crate::{down, status, up};
 
@@ -39,7 +40,7 @@ fn begin() -> anyhow::Result<bool> {
     match plan(&status()?) {
         Plan::Use => Ok(false),
         Plan::Begin => {
-            up()?;
+            up(Form::Checked)?;
             Ok(true)
         }
         Plan::Refuse(parts) => anyhow::bail!(
