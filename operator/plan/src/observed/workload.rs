@@ -248,12 +248,22 @@ pub(super) fn last_end(container: &ContainerStatus) -> Option<Termination> {
     now.or(before).map(Termination::of)
 }
 
-/// What keeps a pod from being ready: no node for it, an image that cannot be had, or a container that ends.
+/// What keeps a pod from being ready: no node for it, an image that cannot be had, or a container that ends. `container` is the operator's;
+/// if nothing keeps that one, another may be the cause, such as an injected sidecar, and is named.
 pub(super) fn trouble(status: &PodStatus, container: &str) -> Option<String> {
     if let Some(condition) = unschedulable(status) {
         return Some(joined(condition.reason.as_deref(), condition.message.as_deref()));
     }
-    let container = status.container_statuses.iter().flatten().find(|c| c.name == container)?;
+    let own = status.container_statuses.iter().flatten().find(|one| one.name == container);
+    let statuses = [&status.init_container_statuses, &status.container_statuses];
+    let mut others =
+        statuses.into_iter().flatten().flatten().filter(|one| one.name != container && !one.ready);
+    own.and_then(trouble_of).or_else(|| {
+        others.find_map(|other| Some(format!("container {}: {}", other.name, trouble_of(other)?)))
+    })
+}
+
+fn trouble_of(container: &ContainerStatus) -> Option<String> {
     let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
     let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
     match (last_end(container), reason) {
@@ -328,6 +338,38 @@ mod tests {
             (&json!({}), None),
         ] {
             assert_eq!(PodSeen::of(&pod("a", status)).unwrap().trouble.as_deref(), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_sidecar_that_keeps_a_pod_from_being_ready_is_named() {
+        let named = |name: &str, ready: bool, state: &Value| json!({"name": name, "image": "", "imageID": "", "ready": ready, "restartCount": 1, "state": state, "lastState": {}});
+        let (runs, waits) = (json!({"running": {}}), json!({"waiting": {"reason": "ContainerCreating"}}));
+        let crashes = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}});
+        let ended = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
+        let gateway = |state| named(GATEWAY_CONTAINER, false, state);
+        for (init, containers, expected) in [
+            (
+                json!([]),
+                json!([named("proxy", false, &crashes), gateway(&runs)]),
+                Some("container proxy: CrashLoopBackOff, back-off"),
+            ),
+            (
+                json!([named("setup", false, &crashes)]),
+                json!([gateway(&waits)]),
+                Some("container setup: CrashLoopBackOff, back-off"),
+            ),
+            // An init container that ended well.
+            (json!([named("setup", true, &ended)]), json!([gateway(&runs)]), None),
+            (json!([]), json!([named("proxy", false, &waits), gateway(&runs)]), None),
+            (
+                json!([]),
+                json!([named("proxy", false, &crashes), gateway(&crashes)]),
+                Some("CrashLoopBackOff, back-off"),
+            ),
+        ] {
+            let status = json!({"initContainerStatuses": init, "containerStatuses": containers});
+            assert_eq!(PodSeen::of(&pod("a", &status)).unwrap().trouble.as_deref(), expected, "{status}");
         }
     }
 
