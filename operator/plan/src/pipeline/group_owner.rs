@@ -1,7 +1,7 @@
 //! Two pipelines with one consumer group at the same brokers would take each other's partitions. So the pipeline that has the group keeps
 //! it, and of two that start at the same time, the older one gets it.
 //!
-//! A pipeline that never ran and cannot start (its topic is missing, or it is in another team's namespace) does not reserve the group.
+//! A pipeline that never ran and cannot start (its topic is missing, its schema Job fails, or it is in another team's namespace) does not reserve the group.
 //! What it waits for may come for several pipelines at once. So a pipeline whose wait ends first records that in its status
 //! ([`asks_first`]) and starts at the next reconcile. By then it sees whether an older one has recorded the same.
 
@@ -90,9 +90,11 @@ fn is_waiting(status: &TracePipelineStatus) -> bool {
     let is_stalled = of(condition::STALLED).is_some_and(|stalled| stalled.status == "True");
     let waits = of(condition::RECONCILING)
         .is_some_and(|reconciling| reconciling.status == "True" && reconciling.reason == reason::WAITING);
+    // While its first schema Job is at work, it may start at any moment; once that has failed, somebody must act.
+    let has_no_table = of(condition::SCHEMA_READY).is_some_and(|schema| schema.status == "False");
     // So does one that waits for nothing but the next look.
     let is_next = of(condition::READY).is_some_and(|ready| ready.reason == reason::PROGRESSING);
-    is_stalled || (waits && !is_next)
+    is_stalled || ((waits || has_no_table) && !is_next)
 }
 
 impl<'a> Member<'a> {

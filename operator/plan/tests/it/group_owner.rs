@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_crds::{Resources, TracePipeline, TracePipelineStatus, status::reason};
-use sluice_plan::{Observed, SchemaSeen, TopicSeen, asks_first, group_owner};
+use sluice_plan::{Observed, SchemaFailed, SchemaFailure, SchemaSeen, TopicSeen, asks_first, group_owner};
 
 /// A pipeline by name, the second in which it was made, group and brokers.
 fn member(name: &str, created: i64, group: &str, brokers: &[&str]) -> TracePipeline {
@@ -111,6 +111,11 @@ fn a_pipeline_that_cannot_start_keeps_nobody_from_its_group() {
     let mut refused = old();
     refused.spec.gateway.resources = Resources::default().with_memory("64Mi");
     assert!(!blocks(that_says(refused, |facts| facts)));
+    for reason in [reason::JOB_FAILED, reason::UNREACHABLE] {
+        let failure = SchemaFailure { reason, message: "no server".into() };
+        let schema = SchemaSeen::Failed(SchemaFailed { failure, ..SchemaFailed::default() });
+        assert!(!blocks(that_says(old(), |facts| Observed { schema, ..facts })), "{reason}");
+    }
     let mut resting = old();
     resting.spec.suspend = true;
     assert!(!blocks(resting));
