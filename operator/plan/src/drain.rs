@@ -16,8 +16,10 @@
 pub mod lifecycle;
 pub mod membership;
 pub mod undrain;
+mod words;
 
 pub use crate::pipeline::drain_terms::Terms;
+pub(crate) use words::in_words;
 
 use crate::ground::{
     moment::Moment,
@@ -25,6 +27,11 @@ use crate::ground::{
 };
 use sluice_crds::{DrainOutcome, DrainState, DrainStatus, OnTimeout};
 use std::{collections::BTreeMap, ops::Range};
+use words::named;
+
+/// A gateway that has not answered for so many seconds after a drain began is named. Chosen: several times the operator's look at a drain,
+/// so that the reason does not change while the first answers come.
+const SILENT_SECONDS: u32 = 30;
 
 /// Gateways that answered a request to drain with [`Answer::Done`]: they hold nothing and can read all of their volumes. The same answer to
 /// a request to resume does not show that.
@@ -180,7 +187,11 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
         let reason = format!("not empty after {} s: {}", terms.timeout_seconds, named(&held));
         return stay(changed(drain, DrainState::Waiting, now, reason));
     }
-    let reason = format!("{} of {} are empty", leaving.len() - held.len(), leaving.len());
+    let since_seconds = now.seconds_since(Moment::of(&drain.since));
+    let silent: Vec<_> = held.iter().copied().filter(|(_, answer)| *answer == Answer::Silent).collect();
+    let are_named = since_seconds >= f64::from(SILENT_SECONDS) && !silent.is_empty();
+    let silent = if are_named { format!(": {}", named(&silent)) } else { String::new() };
+    let reason = format!("{} of {} are empty{silent}", leaving.len() - held.len(), leaving.len());
     stay(DrainStatus { reason, outcome: None, ..drain.clone() })
 }
 
@@ -258,47 +269,9 @@ fn gone(held: &[(u32, Answer)], seen: &Seen, leaving: Range<u32>, on_timeout: On
     }
 }
 
-/// A number of blocks, by its first digit: gateways answer every few seconds, and each changed text is a write of the status.
-pub(crate) fn in_words(blocks: u64) -> String {
-    let unit = 10_u64.pow(blocks.checked_ilog10().unwrap_or(0));
-    let least = blocks / unit * unit;
-    if unit == 1 { plural(blocks, "block") } else { format!("{least} blocks or more") }
-}
-
-/// Gateways that a reason names; it counts the others.
-const NAMED_MAX: usize = 3;
-
-fn named(held: &[(u32, Answer)]) -> String {
-    let words = held.iter().take(NAMED_MAX).map(|(ordinal, answer)| match answer {
-        Answer::Holds { blocks } => format!("gateway {ordinal} holds {}", in_words(*blocks)),
-        Answer::Away => {
-            format!("the consumer group may still wait for gateway {ordinal}, which ended")
-        }
-        _ => format!("gateway {ordinal} does not answer"),
-    });
-    let mut words: Vec<String> = words.collect();
-    if held.len() > NAMED_MAX {
-        words.push(format!("and {} more", held.len() - NAMED_MAX));
-    }
-    words.join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn blocks_are_told_by_their_first_digit() {
-        for (blocks, expected) in [
-            (0, "0 blocks"),
-            (1, "1 block"),
-            (9, "9 blocks"),
-            (10, "10 blocks or more"),
-            (1_999, "1000 blocks or more"),
-        ] {
-            assert_eq!(in_words(blocks), expected);
-        }
-    }
 
     const TERMS: Terms = Terms { timeout_seconds: 60, on_timeout: OnTimeout::Abort };
 
@@ -404,17 +377,31 @@ mod tests {
     }
 
     #[test]
+    fn a_gateway_that_does_not_answer_for_long_is_named() {
+        let (begun, seen) = (drain(DrainState::Draining, 2, 4), seen(4, 2, &[(2, Answer::Done)]));
+        let said =
+            |second: u64| step(Moment(second * 1_000), TERMS, Some(&begun), &seen).next.unwrap().reason;
+        assert_eq!(said(29), "1 of 2 are empty");
+        assert_eq!(said(30), "1 of 2 are empty: gateway 3 does not answer the operator on port 9091");
+    }
+
+    #[test]
     fn what_takes_too_long_stays_or_is_forced() {
         let (begun, late) = (drain(DrainState::Draining, 2, 4), seen(4, 2, &[(2, Answer::Done)]));
         let aborted = step(Moment(60_000), TERMS, Some(&begun), &late);
         let waiting = aborted.next.unwrap();
         assert_eq!((aborted.replicas, waiting.state), (4, DrainState::Waiting));
-        assert_eq!(waiting.reason, "not empty after 60 s: gateway 3 does not answer");
+        assert_eq!(
+            waiting.reason,
+            "not empty after 60 s: gateway 3 does not answer the operator on port 9091"
+        );
         for (on_timeout, said) in [(OnTimeout::Force, ""), (OnTimeout::Job, ", and their volumes stay")] {
             let forced = Terms { on_timeout, ..TERMS };
             assert_eq!(step(Moment(59_000), forced, Some(&begun), &late).replicas, 4);
             let gone = step(Moment(60_000), forced, Some(&begun), &late);
-            let reason = format!("removed before they were empty{said}: gateway 3 does not answer");
+            let reason = format!(
+                "removed before they were empty{said}: gateway 3 does not answer the operator on port 9091"
+            );
             let next = gone.next.unwrap();
             assert_eq!((gone.replicas, &next.reason), (2, &reason));
             assert_eq!(next.outcome, Some(DrainOutcome::TimedOut));
@@ -456,7 +443,10 @@ mod tests {
         let next = again.next.unwrap();
         assert_eq!((again.replicas, request(Some(&next))), (4, Some((Request::Drain, 1..4))));
         assert_eq!(next.since, Moment(60_000).time());
-        assert_eq!(next.reason, "asked again to drain; not back after 60 s: gateway 2 does not answer");
+        assert_eq!(
+            next.reason,
+            "asked again to drain; not back after 60 s: gateway 2 does not answer the operator on port 9091"
+        );
         let forced = Terms { on_timeout: OnTimeout::Force, ..TERMS };
         assert_eq!(step(Moment(120_000), forced, Some(&next), &silent(1)).replicas, 1);
         // One that has just begun to wait for that has its time, however long it stood before.

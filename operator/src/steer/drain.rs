@@ -6,7 +6,7 @@ use crate::{
         gateways::commands::{Command, Commands},
         observe::Facts,
     },
-    world::{World, memory::Key, status},
+    world::{World, clock, memory::Key, status},
 };
 use k8s_openapi::jiff::Timestamp;
 use sluice_crds::{DrainStatus, TracePipeline};
@@ -42,7 +42,9 @@ pub async fn drain_step(
         }
         _ => BTreeMap::new(),
     };
-    let now = world.timestamp();
+    // `since` in the status may be of another leader, whose clock is another one.
+    let moment = world.shared.server_time.at(world.now());
+    let now = clock::timestamp(moment);
     // If all gateways are removed, no other gateway waits for their partitions.
     let stays_some = wanted > 0;
     let away = if stays_some { away(facts, now) } else { Vec::new() };
@@ -54,7 +56,7 @@ pub async fn drain_step(
     let running = facts.gateways.iter().map(|gateway| gateway.ordinal).collect();
     let empty = empty(written, &answers);
     let seen = Seen { current: workload.wanted, wanted, running, away, answers };
-    (step(world.now(), terms, written, &seen), empty)
+    (step(moment, terms, written, &seen), empty)
 }
 
 /// Gateways whose pods exist, do not run, and may still be members of the group.
