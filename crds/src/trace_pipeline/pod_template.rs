@@ -49,8 +49,8 @@ pub struct PodTemplate {
                   them"))]
     pub labels: BTreeMap<String, LabelValue>,
 
-    /// More annotations of the pods, at most 32, such as sidecar.istio.io/inject: "false" (a sidecar that never ends would keep Jobs from
-    /// ending). None begins with app.kubernetes.io/ or sluice.dev/.
+    /// More annotations of the pods, at most 32, such as sidecar.istio.io/inject: "false" (a sidecar that never ends keeps the pod of a Job
+    /// until the Job's deadline). None begins with app.kubernetes.io/ or sluice.dev/.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(validation = Rule::new(OWN_KEYS)

@@ -18,7 +18,8 @@ use std::{borrow::Cow, fs, path::Path};
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the container's memory limit is {found}, below memory.limit: {asked} of the config, and {shortfall}: a VerticalPodAutoscaler or \
-     another webhook has changed the pod's limit; exclude these pods from it, or set its minimum to {asked}"
+     another webhook has changed the pod's limit; exclude these pods from it, or set its minimum to {asked}, and then delete the pod, \
+     which keeps its limit"
 )]
 pub struct TooLittle {
     found: ByteSize,

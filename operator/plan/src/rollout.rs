@@ -356,7 +356,7 @@ impl<'a> Turn<'a> {
         let proved = workload.proved.as_ref().map(|proved| proved.revision.clone());
         if self.terms.auto_rollback && proved.is_some() {
             let words = format!(
-                "{why}; the operator rolled the gateways back to what ran before. Edit the spec to try again"
+                "{why}; the operator rolled the gateways back to what ran before. Edit the spec, or the Secrets that it names, to try again"
             );
             let next = self.state(RolloutState::RolledBack, None, &words);
             return Step {

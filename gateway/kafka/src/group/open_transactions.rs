@@ -74,7 +74,7 @@ impl OpenTransactions {
                     first_offset,
                     messages,
                     seconds = age.as_secs(),
-                    "an open transaction hangs and blocks reading; kafka-transactions.sh find-hanging --topic {topic} --partition {partition} \
+                    "an open transaction hangs and blocks reading; kafka-transactions.sh describe-producers --topic {topic} --partition {partition} \
                      finds its producer; if that is gone, run kafka-transactions.sh abort --topic {topic} --partition {partition} --start-offset {first_offset}"
                 );
             }

@@ -144,7 +144,9 @@ impl Progress {
             }
             Self::Resting { .. } => Verdict::no(reason::SUSPENDED, "the pipeline is suspended"),
             Self::LeftAlone { .. } => Verdict::no(reason::UNMANAGED, "managementState is Unmanaged"),
-            Self::Failed { reason, .. } => Verdict::no(reason, "edit the spec to try again"),
+            Self::Failed { reason, .. } => {
+                Verdict::no(reason, "edit the spec, or the Secrets that it names, to try again")
+            }
             Self::Refused { reason, .. } => Verdict::no(reason, "what was applied before keeps running"),
         }
     }

@@ -47,7 +47,7 @@ pub(super) fn hanging(pipeline: &TracePipeline, observed: &Observed) -> Option<V
         reason::TRANSACTION_HANGING,
         format!(
             "an open transaction blocks the messages behind it: {}. Lag does not count them. kafka-transactions.sh --bootstrap-server \
-             {broker} find-hanging --topic {topic} --partition {partition} names its producer; if the producer is gone, end the \
+             {broker} describe-producers --topic {topic} --partition {partition} names its producer; if the producer is gone, end the \
              transaction with abort --topic {topic} --partition {partition} --start-offset {first_offset}",
             named.join("; ")
         ),

@@ -116,7 +116,7 @@ fn a_transaction_that_hangs_is_said_with_what_ends_it() {
     for words in [
         &format!("{topic}/3 from offset 120 on, 1200 messages, for more than 16 min; {topic}/7"),
         "1 message, for more than 1 h. Lag does not count them.",
-        &format!(":9092 find-hanging --topic {topic} --partition 3 names its producer"),
+        &format!(":9092 describe-producers --topic {topic} --partition 3 names its producer"),
         &format!("abort --topic {topic} --partition 3 --start-offset 120"),
     ] {
         assert!(message.contains(words), "{words} is not in {message}");
