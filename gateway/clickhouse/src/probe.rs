@@ -96,20 +96,25 @@ impl TableEngine {
 
     /// Why rows should not be sent to it, if so.
     pub fn unfit(&self) -> Option<&'static str> {
-        match &*self.name {
-            "Buffer" => Some(
-                "it acknowledges rows that are only in memory and loses them when its server ends; name its target table",
-            ),
-            "View" | "LiveView" | "WindowView" | "Merge" | "Dictionary" => {
-                Some("it accepts no rows; name a table that stores them")
-            }
-            _ => None,
-        }
+        unfit(&self.name)
     }
 
     /// Whether it can remember tokens at all.
     pub fn has_window(&self) -> bool {
         window_setting(&self.name).is_some()
+    }
+}
+
+/// Why rows should not be sent to a table of this engine, if so.
+pub fn unfit(engine: &str) -> Option<&'static str> {
+    match engine {
+        "Buffer" => Some(
+            "it acknowledges rows that are only in memory and loses them when its server ends; name its target table",
+        ),
+        "View" | "LiveView" | "WindowView" | "Merge" | "Dictionary" => {
+            Some("it accepts no rows; name a table that stores them")
+        }
+        _ => None,
     }
 }
 
@@ -425,8 +430,7 @@ mod tests {
         assert!(matches!(sorted("Code: 62. DB::Exception: x"), ProbeError::Other { code: Some(62), .. }));
         let error = sorted("<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>");
         assert!(error.is_unanswered(), "a proxy knows nothing of the server behind it: {error}");
-        let words =
-            "the answer is not from ClickHouse: <html> <head><title>502 Bad Gateway</title></head> <body>";
+        let words = "the answer is not from ClickHouse, or a proxy removes parameters of the request: <html> <head><title>502 Bad Gateway</title></head> <body>";
         assert_eq!(error.to_string(), format!("asking at http://clickhouse:8123: {words}"));
         let error = sorted(
             "Code: 60. DB::Exception: Unknown table expression identifier 'system.part_log' in scope SELECT sum(rows) FROM \

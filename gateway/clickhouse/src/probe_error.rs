@@ -9,7 +9,9 @@ pub enum ProbeError {
     #[error("{action} at {endpoint}: cannot reach the server: {reason}")]
     Unreachable { action: String, endpoint: String, reason: String },
     /// Something else answered, for example a proxy that cannot reach the server: ask again later.
-    #[error("{action} at {endpoint}: the answer is not from ClickHouse: {reason}")]
+    #[error(
+        "{action} at {endpoint}: the answer is not from ClickHouse, or a proxy removes parameters of the request: {reason}"
+    )]
     Foreign { action: String, endpoint: String, reason: String },
     /// The server was reached, but TLS failed: certificates or ports need a fix.
     #[error("{action} at {endpoint}: no TLS connection: {reason}")]

@@ -39,7 +39,7 @@ pub use progress::Progress;
 pub use report::{Finding, Findings, PartitionReport, RangeReport, Report, Totals, Unread};
 
 use crate::{reading::reject::BadBatch, table::sink};
-use absence::Absence;
+use absence::{Absence, RowsElsewhere};
 use chunk::Chunk;
 use comparison::{Comparison, QUESTIONED_MAX};
 use filter::FILTER_BYTES;
@@ -51,7 +51,7 @@ use sluice_kafka::{Message, Patience, ReadError, TopicReader, dead_letter::defau
 use sluice_ranges::OffsetRange;
 use spans::SpanReader;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::ControlFlow,
     rc::Rc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -168,17 +168,17 @@ async fn lookups_in(shards: &[sink::Sink]) -> Result<Vec<Vec<Lookup>>, Error> {
 
 /// Why the audit may not see rows of the table, from all shards.
 async fn absence_in(shards: &[sink::Sink]) -> Result<Absence, sink::Error> {
-    let (mut ttls, mut acting_at_once, mut hides_rows, mut keeps_none) =
-        (Vec::new(), Vec::new(), false, false);
+    let (mut ttls, mut acting_at_once, mut hides_rows) = (Vec::new(), Vec::new(), false);
+    let mut elsewhere = BTreeSet::new();
     for shard in shards {
         let engine = shard.engine().await?;
-        keeps_none |= engine.name == "Null";
+        elsewhere.extend(RowsElsewhere::of(&engine.name));
         ttls.push(engine.ttl);
         acting_at_once.extend(shard.acting_at_once().await.unwrap_or_default());
         hides_rows |= shard.hides_rows().await?;
     }
     let absence = Absence::new(&ttls, &acting_at_once, hides_rows);
-    Ok(if keeps_none { absence.of_table_without_rows() } else { absence })
+    Ok(elsewhere.into_iter().fold(absence, Absence::with_rows_elsewhere))
 }
 
 /// A partition that is audited.

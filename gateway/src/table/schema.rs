@@ -23,7 +23,7 @@ use sluice_clickhouse::{
     },
     durability,
     optional::{self, OptionalGroup},
-    probe::Probe,
+    probe::{Probe, unfit},
     probe_error::ProbeError,
     table,
 };
@@ -209,6 +209,11 @@ impl Sink {
         tell(&format!("{server}: looking at {}", self.table_name()));
         let spec = self.table_spec();
         let found = probe.found(spec).await.map_err(Error::Probe)?;
+        if let Some((table, why)) =
+            found.table.as_ref().and_then(|table| Some((table, unfit(&table.engine)?)))
+        {
+            return Err(Error::Engine { table: self.table_name(), engine: table.engine.clone(), why });
+        }
         let left = differences(spec, &found);
         let Some(management) = management else {
             let columns =

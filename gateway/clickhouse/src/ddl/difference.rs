@@ -14,6 +14,7 @@
 //! | a column's default, if it has none | manual: existing rows read other values |
 //! | TTL | manual: rows are dropped |
 //! | engine, layout, sorting key, replicas for a quorum | manual: a new table, and a copy of the rows |
+//! | anything of a `Distributed` table | manual: the tables behind it first, or it accepts rows that these do not take |
 //!
 //! Only requested properties are compared. Other columns, indexes, codecs and settings belong to the table's owner; so does a view's
 //! SELECT. A table with more durability than requested does not differ. Defaults are not compared with each other: the server rewrites
@@ -117,6 +118,7 @@ impl fmt::Display for Difference {
 pub fn differences(spec: &TableSpec, found: &Found) -> Vec<Difference> {
     let mut differences = match &found.table {
         None => vec![missing(format!("table {}.{}", spec.database, spec.table), create_table(spec))],
+        Some(table) if table.engine == DISTRIBUTED => of_table(spec, table).into_iter().map(behind).collect(),
         Some(table) => of_table(spec, table),
     };
     differences.extend(spec.views.iter().filter_map(|view| of_view(spec, *view, &found.others)));
@@ -128,6 +130,25 @@ pub fn differences(spec: &TableSpec, found: &Found) -> Vec<Difference> {
         Change::ByHand(_) => 3,
     });
     differences
+}
+
+/// The engine that stores no rows, and passes them on to tables of other servers.
+const DISTRIBUTED: &str = "Distributed";
+
+/// The difference of a table that passes rows on. A column that it alone has is in rows that the tables behind it do not take: they wait in
+/// its queue. What is stored how is decided by those tables.
+fn behind(difference: Difference) -> Difference {
+    let words = match &difference.change {
+        Change::AddColumn(statement) => {
+            format!(
+                "the column in the tables behind this Distributed table, on all of their servers, and then {statement}"
+            )
+        }
+        Change::Create(_) | Change::ModifySetting(_) | Change::ByHand(_) => {
+            "a change of the tables behind this Distributed table, on all of their servers".to_owned()
+        }
+    };
+    Difference { change: Change::ByHand(words), ..difference }
 }
 
 fn missing(what: String, statements: Vec<String>) -> Difference {

@@ -449,3 +449,23 @@ fn a_table_that_cannot_be_as_durable_as_asked_is_named() {
         assert!(found.iter().zip(&starts).all(|(found, starts)| found.starts_with(starts)), "{found:?}");
     }
 }
+
+#[test]
+fn a_table_that_passes_rows_on_is_changed_by_nobody_alone() {
+    let column = ExtraColumn { name: "Route".into(), type_name: "String".into(), default: None };
+    let spec = TableSpec { columns: vec![column], ttl: Some(Duration::from_hours(24)), ..usual() };
+    let table = FoundTable {
+        engine: "Distributed".into(),
+        engine_full: "Distributed('all', '', 'otel_traces')".into(),
+        ..made(Layout::Json)
+    };
+    let found = differences(&spec, &Found { table: Some(table), ..Found::default() });
+    let changes: Vec<_> = found.iter().map(|difference| (&*difference.what, &difference.change)).collect();
+    let by_hand = |words: &str| Change::ByHand(words.to_owned());
+    let column = by_hand(
+        "the column in the tables behind this Distributed table, on all of their servers, and then ALTER TABLE `otel`.`otel_traces` ADD \
+         COLUMN IF NOT EXISTS `Route` String",
+    );
+    let ttl = by_hand("a change of the tables behind this Distributed table, on all of their servers");
+    assert_eq!(changes, [("column Route", &column), ("TTL", &ttl)]);
+}

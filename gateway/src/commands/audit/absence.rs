@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | the table's TTL had expired the row when the span was compared, because of its age | expired |
 //! | the same, because the TTL's 32 bits wrap | expired at once |
-//! | the table's TTL has a rule that the audit cannot evaluate, a row policy hides rows from the user, or the engine keeps no rows | unseen |
+//! | the table's TTL has a rule that the audit cannot evaluate, a row policy hides rows from the user, or the engine keeps no rows, or passes them on | unseen |
 //! | none of these | missing |
 
 use sluice_clickhouse::{
@@ -35,6 +35,39 @@ pub struct Absence {
     reasons: Vec<String>,
 }
 
+/// Why rows that a table accepted are not in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowsElsewhere {
+    /// Its engine is `Null`: it keeps none.
+    Dropped,
+    /// Its engine is `Distributed`: rows wait in files of its server until they are passed on.
+    Queued,
+}
+
+impl RowsElsewhere {
+    /// By the engine's name.
+    pub fn of(engine: &str) -> Option<Self> {
+        match engine {
+            "Null" => Some(Self::Dropped),
+            "Distributed" => Some(Self::Queued),
+            _ => None,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Dropped => {
+                "the table's engine Null keeps no rows; audit the table that its materialized view writes to \
+                 (sink.clickhouse.table)"
+            }
+            Self::Queued => {
+                "the table's engine Distributed may not have passed all rows on (system.distribution_queue); run SYSTEM FLUSH DISTRIBUTED, or \
+                 audit the table behind it"
+            }
+        }
+    }
+}
+
 /// The rule for one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct AbsenceRule {
@@ -63,14 +96,10 @@ impl Absence {
         Self { ages: ExpiryAges::of(ttls), wrapped: ttls.iter().find_map(RowTtl::wrapped), reasons }
     }
 
-    /// The same of a table of engine `Null`, which keeps no rows.
+    /// The same of a table whose rows are elsewhere, or may be.
     #[must_use]
-    pub fn of_table_without_rows(mut self) -> Self {
-        self.reasons.push(
-            "the table's engine Null keeps no rows; audit the table that its materialized view writes to \
-             (sink.clickhouse.table)"
-                .to_owned(),
-        );
+    pub fn with_rows_elsewhere(mut self, elsewhere: RowsElsewhere) -> Self {
+        self.reasons.push(elsewhere.words().to_owned());
         self
     }
 
@@ -147,9 +176,15 @@ mod tests {
 
     #[test]
     fn a_table_that_keeps_no_rows_has_lost_none() {
-        let absence = Absence::default().of_table_without_rows();
-        assert_eq!(absence.at(NOW).of(NOW_NANOS), Absent::Unseen);
-        assert!(absence.reasons()[0].starts_with("the table's engine Null keeps no rows"));
+        for (engine, words) in [
+            ("Null", "the table's engine Null keeps no rows"),
+            ("Distributed", "the table's engine Distributed may not have passed all rows on"),
+        ] {
+            let absence = Absence::default().with_rows_elsewhere(RowsElsewhere::of(engine).unwrap());
+            assert_eq!(absence.at(NOW).of(NOW_NANOS), Absent::Unseen);
+            assert!(absence.reasons()[0].starts_with(words));
+        }
+        assert_eq!(RowsElsewhere::of("MergeTree"), None);
     }
 
     #[test]
