@@ -222,7 +222,12 @@ impl ClickHouse {
     }
 
     fn configure(&self) -> anyhow::Result<()> {
-        let values = [("NODE_ADDRESS", &*self.listeners.pods_host), ("PASSWORD", PASSWORD)];
+        let native_port = self.listeners.native_port.to_string();
+        let values = [
+            ("NODE_ADDRESS", &*self.listeners.pods_host),
+            ("NATIVE_PORT", &*native_port),
+            ("PASSWORD", PASSWORD),
+        ];
         put(&self.state.join("config.xml"), &render(CONFIGURATION, &values))?;
         put(&self.state.join("users.xml"), &render(USERS, &values))?;
         if !self.runs() {

@@ -354,3 +354,60 @@ async fn the_command_says_by_its_exit_code_what_it_found() {
     assert_eq!((&report["differences"][0]["change"], &report["created"]), (&"ByHand".into(), &false.into()));
     database.drop().await;
 }
+
+/// A column that only the Distributed table has is in rows that the table behind it does not take.
+#[tokio::test]
+async fn a_distributed_table_gets_no_column_before_the_table_behind_it() {
+    let database = Database::new("distributed").await;
+    let name = database.name.clone();
+    let schema = Schema { management: SchemaManagement::Evolve, ..Schema::default() };
+    apply(&database, &schema).await;
+    database.execute(&format!("RENAME TABLE {name}.otel_traces TO {name}.behind")).await;
+    let engine = format!("Distributed(itself, {name}, behind)");
+    database.execute(&format!("CREATE TABLE {name}.otel_traces AS {name}.behind ENGINE = {engine}")).await;
+    let schema = Schema { columns: vec![column("Host", "String", "'h'")], ..schema };
+    let report = apply(&database, &schema).await;
+    assert_eq!((&*report.statements, report.messages().len()), (&[][..], 1), "{report}");
+    assert!(
+        report.messages()[0].contains("the column in the tables behind this Distributed table"),
+        "{report}"
+    );
+    let told = ddl::diff(&database.config(schema.clone()), true, |_| ()).await.unwrap();
+    assert_ne!(told.code, 0, "{}", told.text);
+    for table in ["behind", "otel_traces"] {
+        database.execute(&format!("ALTER TABLE {name}.{table} ADD COLUMN Host String DEFAULT 'h'")).await;
+    }
+    assert_eq!(apply(&database, &schema).await.differences, []);
+    database.execute(&format!("INSERT INTO {name}.otel_traces (ServiceName) VALUES ('shop')")).await;
+    database.execute(&format!("SYSTEM FLUSH DISTRIBUTED {name}.otel_traces")).await;
+    assert_eq!(database.count_of("behind").await, 1);
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn tables_that_accept_no_rows_are_refused_by_name() {
+    let database = Database::new("refused_engines").await;
+    let name = database.name.clone();
+    let schema = Schema { management: SchemaManagement::Evolve, ..Schema::default() };
+    apply(&database, &schema).await;
+    database.execute(&format!("RENAME TABLE {name}.otel_traces TO {name}.kept")).await;
+    for statement in [
+        format!("CREATE VIEW {name}.otel_traces AS SELECT * FROM {name}.kept"),
+        format!(
+            "CREATE TABLE {name}.otel_traces AS {name}.kept ENGINE = Buffer({name}, kept, 1, 1, 1, 1, 1, 1, 1)"
+        ),
+        format!("CREATE TABLE {name}.otel_traces AS {name}.kept ENGINE = Merge({name}, '^kept$')"),
+    ] {
+        database.execute(&statement).await;
+        let of_kind = sink(&database, schema.clone());
+        for refused in [
+            of_kind.differences(&mut |_| ()).await.unwrap_err(),
+            of_kind.apply(SchemaManagement::Evolve).await.unwrap_err(),
+        ] {
+            let words = refused.to_string();
+            assert!(words.contains("; name ") && refused.is_about_the_table(), "{statement}: {words}");
+        }
+        database.execute(&format!("DROP TABLE {name}.otel_traces SYNC")).await;
+    }
+    database.drop().await;
+}
