@@ -271,7 +271,8 @@ mod tests {
     #[test]
     fn templates_leave_no_place_unfilled() {
         for template in [CONFIGURATION, USERS] {
-            let text = render(template, &[("NODE_ADDRESS", NODE_ADDRESS), ("PASSWORD", PASSWORD)]);
+            let values = [("NODE_ADDRESS", NODE_ADDRESS), ("NATIVE_PORT", "9000"), ("PASSWORD", PASSWORD)];
+            let text = render(template, &values);
             assert!(!text.contains('@'), "{text}");
         }
     }
