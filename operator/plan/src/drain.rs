@@ -171,7 +171,8 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
             ..drain.clone()
         });
     }
-    let late = now.seconds_since(Moment::of(&drain.since)) >= f64::from(terms.timeout_seconds);
+    let since_seconds = now.seconds_since(Moment::of(&drain.since));
+    let late = since_seconds >= f64::from(terms.timeout_seconds);
     let (leaving, held) = (drain.target..drain.from, held(drain, seen));
     // A gateway that did not run during the whole timeout never got the request, whether or not the group still counts it.
     let none_runs = held.iter().all(|(_, answer)| *answer == Answer::Away);
@@ -187,11 +188,11 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
         let reason = format!("not empty after {} s: {}", terms.timeout_seconds, named(&held));
         return stay(changed(drain, DrainState::Waiting, now, reason));
     }
-    let since_seconds = now.seconds_since(Moment::of(&drain.since));
-    let silent: Vec<_> = held.iter().copied().filter(|(_, answer)| *answer == Answer::Silent).collect();
-    let are_named = since_seconds >= f64::from(SILENT_SECONDS) && !silent.is_empty();
-    let silent = if are_named { format!(": {}", named(&silent)) } else { String::new() };
-    let reason = format!("{} of {} are empty{silent}", leaving.len() - held.len(), leaving.len());
+    let mut reason = format!("{} of {} are empty", leaving.len() - held.len(), leaving.len());
+    let silent: Vec<_> = held.into_iter().filter(|(_, answer)| *answer == Answer::Silent).collect();
+    if since_seconds >= f64::from(SILENT_SECONDS) && !silent.is_empty() {
+        reason = format!("{reason}: {}", named(&silent));
+    }
     stay(DrainStatus { reason, outcome: None, ..drain.clone() })
 }
 
