@@ -65,7 +65,7 @@ struct DescribeRow {
     _ttl_expression: String,
 }
 
-/// A table's engine, as `system.tables` has it.
+/// A table's engine, as `system.tables` names it.
 #[derive(Debug, Row, Deserialize)]
 pub(crate) struct EngineRow {
     /// Its name.

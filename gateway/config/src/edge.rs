@@ -120,7 +120,7 @@ pub struct Authentication {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EdgeLimits {
-    /// Maximum size of a request as it is received: [`REQUEST_BYTES_MIN`] to [`REQUEST_BYTES_MAX`].
+    /// Maximum size of a request when it is received: [`REQUEST_BYTES_MIN`] to [`REQUEST_BYTES_MAX`].
     #[serde(default = "request_bytes_max")]
     pub request_bytes_max: ByteSize,
     /// Maximum size of a request after decompression: at least `requestBytesMax`, at most [`REQUEST_BYTES_MAX`].

@@ -187,7 +187,7 @@ impl<A: Acceptor> Desk<A> {
         made.map_err(|full| self.full(full, 0))
     }
 
-    /// A buffer for a body as it is received cannot have what it needs, beside the bytes that it holds.
+    /// A buffer for a received body cannot have what it needs, beside the bytes that it holds.
     pub fn full(&self, full: Full, held: usize) -> Failure {
         match full {
             Full::Limit => Failure::body_too_large(None, self.limits.body_bytes_max),

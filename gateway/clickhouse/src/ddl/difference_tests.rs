@@ -206,7 +206,7 @@ fn optional_columns_are_compared_where_they_are_asked_for() {
         "column ScopeAttributes is missing, wanted: `ScopeAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1))"
     );
     assert_eq!(found(&spec, made(Layout::Nested)).len(), 11);
-    // What is there and filled is no difference, nor is what nobody asked for.
+    // What is there and filled is no difference, nor is what the spec does not ask for.
     let mut table = made(Layout::Json);
     table.columns.extend([
         described("ScopeAttributes", "Map(String, String)"),

@@ -141,7 +141,7 @@ async fn bodies_beyond_the_limits_are_too_large_and_their_clients_get_the_answer
     })
     .await;
     let gzipped = [PROTOBUF, ("content-encoding", "gzip")];
-    // As it is received: by its length, and by its chunks. The client writes all of it before it reads.
+    // When it is received: by its length, and by its chunks. The client writes all of it before it reads.
     let answer = post(world.http, &[PROTOBUF], vec![0; (1 << 20) + 1]).await;
     assert_eq!((answer.status.as_u16(), answer.rpc_status().0), (413, 8));
     let (body, more) = Open::new(vec![0; 1 << 20]);

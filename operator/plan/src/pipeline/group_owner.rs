@@ -1,7 +1,8 @@
 //! Two pipelines with one consumer group at the same brokers would take each other's partitions. So the pipeline that has the group keeps
 //! it, and of two that start at the same time, the older one gets it.
 //!
-//! A pipeline that never ran and cannot start (its topic is missing, its schema Job fails, or it is in another team's namespace) does not reserve the group.
+//! A pipeline that never ran and cannot start (its topic is missing, its schema Job fails, or it is in another team's namespace) does not
+//! reserve the group.
 //! What it waits for may come for several pipelines at once. So a pipeline whose wait ends first records that in its status
 //! ([`asks_first`]) and starts at the next reconcile. By then it sees whether an older one has recorded the same.
 

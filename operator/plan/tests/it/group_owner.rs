@@ -119,7 +119,7 @@ fn a_pipeline_that_cannot_start_keeps_nobody_from_its_group() {
     let mut resting = old();
     resting.spec.suspend = true;
     assert!(!blocks(resting));
-    // It may start at any moment: nobody has looked at it, its spec was edited since, or its schema Job is at work.
+    // It may start at any moment: the operator has not looked at it, its spec was edited since, or its schema Job is at work.
     assert!(blocks(old()));
     let mut edited = that_says(old(), without_topic);
     edited.metadata.generation = Some(2);
@@ -167,10 +167,10 @@ fn of_two_that_come_out_of_a_wait_at_the_same_moment_one_starts() {
         alone = look(&alone);
         assert_eq!(starts(&alone), [false, true]);
     }
-    // It has said so, and nobody knows whether it has started since: the older one that could start now is behind it.
+    // It has said so, and its status does not tell whether it has started since: the older one that could start now is behind it.
     let said = look(&[old.clone(), both[1].clone()])[1].clone();
     assert_eq!(group_owner(&old, [&said].into_iter()).as_deref(), Some("tracing/young"));
-    // Without others nobody asks.
+    // A pipeline without others does not ask.
     assert!(!asks_first(&alone[0], std::iter::empty()));
 }
 
