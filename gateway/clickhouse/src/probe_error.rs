@@ -26,7 +26,7 @@ pub enum ProbeError {
     #[error("{action} at {endpoint}: the table does not exist: {reason}")]
     UnknownTable { action: String, endpoint: String, reason: String },
     /// Anything else.
-    #[error("{action} at {endpoint}: {reason}")]
+    #[error("{action} at {endpoint}: {reason}{}", remedy(*.code, .reason))]
     Other {
         action: String,
         endpoint: String,
@@ -51,6 +51,31 @@ impl ProbeError {
     }
 }
 
+/// `SETTING_CONSTRAINT_VIOLATION`: the user's profile does not allow the value of a setting.
+pub const CONSTRAINT_VIOLATED: u32 = 452;
+
+/// `SYNTAX_ERROR`: also for a query that is longer than the profile allows.
+const SYNTAX_ERROR: u32 = 62;
+
+/// `TOO_MANY_ROWS`, `TOO_MANY_BYTES` and `TOO_MANY_ROWS_OR_BYTES`: a limit of the profile on what a query reads or answers.
+const LIMITS_EXCEEDED: [u32; 3] = [158, 307, 396];
+
+/// What helps after this answer, as the end of a sentence; empty if that depends on more than the answer.
+fn remedy(code: Option<u32>, reason: &str) -> &'static str {
+    match code {
+        Some(CONSTRAINT_VIOLATED) => {
+            "; the gateway sends this setting: remove the constraint from the profile of its user"
+        }
+        Some(SYNTAX_ERROR) if reason.contains("max_query_size") => {
+            "; raise max_query_size in the profile of the gateway's user"
+        }
+        Some(code) if LIMITS_EXCEEDED.contains(&code) => {
+            "; raise or remove this limit (max_result_rows, max_result_bytes, max_rows_to_read or max_bytes_to_read) in the profile of the gateway's user"
+        }
+        _ => "",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +92,30 @@ mod tests {
             let error = ProbeError::Other { action, endpoint, code: Some(code), reason: reason.to_owned() };
             assert_eq!(error.is_unanswered(), is_unanswered, "{error}");
         }
+    }
+
+    #[test]
+    fn what_a_profile_forbids_is_named_with_what_helps() {
+        let text = |code, reason: &str| {
+            let (action, endpoint) = ("describing otel.t".to_owned(), "http://clickhouse:8123".to_owned());
+            ProbeError::Other { action, endpoint, code: Some(code), reason: reason.to_owned() }.to_string()
+        };
+        for (code, reason, helps) in [
+            (452, "Setting describe_include_virtual_columns should not be changed", "remove the constraint"),
+            (
+                62,
+                "Max query size exceeded (can be increased with the `max_query_size` setting)",
+                "raise max_query_size in",
+            ),
+            (
+                396,
+                "Limit for result exceeded, max rows: 1.00, current rows: 14.00",
+                "raise or remove this limit",
+            ),
+        ] {
+            let text = text(code, reason);
+            assert!(text.contains(reason) && text.contains(helps) && text.ends_with("user"), "{text}");
+        }
+        assert_eq!(text(62, "Syntax error"), "describing otel.t at http://clickhouse:8123: Syntax error");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Job: finds what would prevent every INSERT from being stored, or from being stored once, and can be known in advance: settings that a
 //! profile does not allow, settings that get lost on the way, a header that gets lost on the way
-//! back, missing grants. Place in the flow: `sluice-gateway check`, and
+//! back, missing grants, limits on memory. Place in the flow: `sluice-gateway check`, and
 //! [`crate::deduplication`] for lost settings. Limits: each query takes at most [`PROBE_TIMEOUT`].
 
 use std::collections::BTreeMap;
@@ -24,6 +24,9 @@ const TOKEN: (&str, &str) = ("insert_deduplication_token", "asked");
 
 /// A parameter of the HTTP interface that is not a setting: the server would decompress the query.
 const NO_SETTING: &str = "decompress";
+
+/// The settings that limit the memory of a query, and of all queries of a user. 0: no limit.
+const MEMORY_LIMITS: [&str; 2] = ["max_memory_usage", "max_memory_usage_for_user"];
 
 #[derive(Debug, Row, Deserialize)]
 struct ValueRow {
@@ -115,6 +118,25 @@ impl Probe {
             .query_raw("SELECT value FROM system.settings WHERE name = 'readonly'")
             .fetch_one::<String>();
         self.within(PROBE_TIMEOUT, "reading the setting readonly", answer).await
+    }
+
+    /// The user's limits on the memory of an INSERT with these settings of the config, in bytes; limits that are not set are left out.
+    ///
+    /// # Errors
+    /// [`ProbeError`] if no server answers.
+    pub async fn memory_limits(
+        &self,
+        asked: &BTreeMap<String, String>,
+    ) -> Result<Vec<(String, u64)>, ProbeError> {
+        let names = MEMORY_LIMITS.map(literal).join(", ");
+        let question = format!("SELECT name, value FROM system.settings WHERE name IN ({names})");
+        let question = asked.iter().fold(self.client().query_raw(&question), |question, (name, value)| {
+            question.with_setting(name, value)
+        });
+        let answer = question.fetch_all::<ValueRow>();
+        let rows = self.within(PROBE_TIMEOUT, "reading the limits on memory of an INSERT", answer).await?;
+        let limits = rows.into_iter().filter_map(|row| Some((row.name, row.value.parse().ok()?)));
+        Ok(limits.filter(|(_, bytes)| *bytes > 0).collect())
     }
 
     /// Why INSERTs fail at materialized views that read the inserted rows with the rights of the user that inserts: one answer of the server for

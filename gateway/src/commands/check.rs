@@ -181,6 +181,8 @@ async fn check_sink(
             findings.problems.extend(
                 obstacles.into_iter().map(|error| format!("sink.clickhouse: no INSERT can succeed: {error}")),
             );
+            let narrow = sink.narrow_memory(clickhouse.insert.max_bytes.get()).await;
+            findings.warnings.extend(narrow.into_iter().map(|warning| format!("sink.clickhouse: {warning}")));
             findings.promise(&promised(sink, is_compacted).await);
             findings.found.push(format!("durability {}", durability(sink).await));
             findings.acts_at_once(&sink.acting_at_once().await.unwrap_or_default());

@@ -2,7 +2,7 @@
 //!
 //! The stack's user `writer` may insert into tables of these tests, and may read a table whose row policy hides all rows from it. Its
 //! profile allows queries of ten seconds, and its password ends with a space. The profile of `odd` changes what a server answers. Those of
-//! `reader` and `observer` only read.
+//! `reader` and `observer` only read. The quota of `counted` is used up by one row, and `narrow` has a megabyte for a query.
 
 use crate::server::Database;
 use sluice_clickhouse::durability::Durability;
@@ -16,6 +16,8 @@ use std::path::Path;
 const WRITER: (&str, &str) = ("writer", "sluice-local-only ");
 const ODD: (&str, &str) = ("odd", "sluice-local-only");
 const READER: (&str, &str) = ("reader", "sluice-local-only");
+const COUNTED: (&str, &str) = ("counted", "sluice-local-only");
+const NARROW: (&str, &str) = ("narrow", "sluice-local-only");
 const OBSERVER: (&str, &str) = ("observer", "sluice-local-only");
 
 /// A sink for the writer, with this timeout of inserts.
@@ -127,6 +129,36 @@ async fn a_profile_that_only_reads_is_named_and_no_grant_is_asked_for() {
     // It may set nothing, so that it cannot even be asked.
     let refused = sink_of(OBSERVER, &database, Duration::secs(5)).check_table().await.unwrap_err();
     assert!(refused.to_string().contains("set readonly = 0 in the profile of its user"), "{refused}");
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_quota_that_is_used_up_is_known_beforehand() {
+    let database = Database::new("few_rights_quota").await;
+    let (_, columns) = database.with_table().await;
+    let row = format!("INSERT INTO {}.otel_traces (SpanName) VALUES ('one')", database.name);
+    // The server counts the row, and refuses it or the next one.
+    drop(database.execute_as(COUNTED, &row).await);
+    let obstacles = sink_of(COUNTED, &database, Duration::secs(5)).obstacles(&columns).await;
+    assert!(matches!(&obstacles[..], [Error::Quota(_)]), "{obstacles:?}");
+    let text = obstacles[0].to_string();
+    assert!(text.contains("written_bytes") && text.contains("raise this quota"), "{text}");
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_limit_on_memory_below_a_block_is_a_warning() {
+    let database = Database::new("few_rights_memory").await;
+    let (usual, columns) = database.with_table().await;
+    assert_eq!(usual.narrow_memory(16 << 20).await, [""; 0]);
+    let narrow = sink_of(NARROW, &database, Duration::secs(5));
+    let [warning] = &narrow.narrow_memory(16 << 20).await[..] else {
+        panic!("the profile has a limit of 1 MB")
+    };
+    assert!(warning.starts_with("max_memory_usage of the user narrow at "), "{warning}");
+    assert!(warning.contains("raise it to at least 33554432 bytes"), "{warning}");
+    assert_eq!(narrow.narrow_memory(64 << 10).await, [""; 0]);
+    assert!(narrow.obstacles(&columns).await.is_empty(), "few rows fit");
     database.drop().await;
 }
 

@@ -67,6 +67,16 @@ impl Database {
         self.client.query_raw(statement).execute().await.unwrap();
     }
 
+    /// Runs a statement as this user.
+    pub async fn execute_as(
+        &self,
+        (user, password): (&str, &str),
+        statement: &str,
+    ) -> clickhouse::error::Result<()> {
+        let client = Client::default().with_url(&self.url).with_user(user).with_password(password);
+        client.query_raw(statement).execute().await
+    }
+
     /// Runs a statement under this `query_id`, which must fail.
     pub async fn fails(&self, statement: &str, query_id: &str) -> String {
         let run = self.client.query_raw(statement).with_setting("query_id", query_id);

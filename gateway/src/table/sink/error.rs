@@ -5,7 +5,7 @@ use sluice_clickhouse::{
     client::SUMMARY,
     endpoint::{EndpointError, UserError},
     insert::{INSERT_TIMEOUT_MIN, InsertError, TargetError},
-    probe_error::ProbeError,
+    probe_error::{CONSTRAINT_VIOLATED, ProbeError},
     table::Mismatch,
     tls::TlsError,
 };
@@ -17,8 +17,8 @@ pub(super) const ACCESS_DENIED: u32 = 497;
 /// `READONLY`: the user may change no settings.
 pub(super) const READONLY: u32 = 164;
 
-/// `SETTING_CONSTRAINT_VIOLATION`: the user's profile does not allow the value.
-const CONSTRAINT_VIOLATED: u32 = 452;
+/// `QUOTA_EXCEEDED`: a quota of the user is used up until its interval ends.
+pub(super) const QUOTA_EXCEEDED: u32 = 201;
 
 /// The server's time limit of an INSERT, which follows from `sink.clickhouse.insert.timeout`.
 const MAX_EXECUTION_TIME: &str = "max_execution_time";
@@ -71,6 +71,9 @@ pub enum Error {
     /// An INSERT without rows fails.
     #[error(transparent)]
     Insert(InsertError),
+    /// A quota of the user is used up.
+    #[error("{0}; raise this quota of the gateway's user, or wait until its interval ends")]
+    Quota(InsertError),
     /// The user may not read the columns, which comes before every INSERT.
     #[error(
         "the user {user} may neither read the columns of {table} (SHOW COLUMNS) nor insert into it (INSERT), which includes the former: \
@@ -117,6 +120,7 @@ impl Error {
             | Self::Setting { .. }
             | Self::NoSummary { .. }
             | Self::Insert(_)
+            | Self::Quota(_)
             | Self::Engine { .. }
             | Self::User(_)
             | Self::Target(_) => None,
@@ -141,7 +145,11 @@ fn list(mismatches: &[Mismatch]) -> String {
 /// The error of a setting that the server does not accept from the user, with what helps.
 pub(super) fn refused_setting(source: ProbeError) -> Error {
     let remedy = match &source {
-        ProbeError::Other { code: Some(CONSTRAINT_VIOLATED), reason, .. } => setting_remedy(reason),
+        ProbeError::Other { code: Some(CONSTRAINT_VIOLATED), reason, .. }
+            if reason.contains(MAX_EXECUTION_TIME) =>
+        {
+            timeout_remedy(reason)
+        }
         ProbeError::Refused { code: READONLY, .. } => {
             "the gateway sends settings with every question and every INSERT: set readonly = 0 in the profile of its user"
                 .to_owned()
@@ -151,21 +159,15 @@ pub(super) fn refused_setting(source: ProbeError) -> Error {
     Error::Setting { source, remedy }
 }
 
-/// What helps if a profile limits a setting. The server's text is `Setting max_execution_time shouldn't be greater than 10`.
-fn setting_remedy(reason: &str) -> String {
-    if !reason.contains(MAX_EXECUTION_TIME) {
-        return "every INSERT sends this setting: remove the constraint from the profile of the gateway's user".to_owned();
-    }
+/// What helps besides another profile. The server's text is `Setting max_execution_time shouldn't be greater than 10`.
+fn timeout_remedy(reason: &str) -> String {
     let limit = reason.split_once("greater than ").map_or("", |(_, limit)| limit);
     let digits = limit.find(|char: char| !char.is_ascii_digit()).map_or(limit, |end| &limit[..end]);
     match digits.parse::<u64>() {
-        Ok(seconds) => format!(
-            "set sink.clickhouse.insert.timeout: {}s, or raise the limit in the profile of the gateway's user",
-            seconds.max(INSERT_TIMEOUT_MIN.as_secs())
-        ),
-        Err(_) => {
-            "change sink.clickhouse.insert.timeout, from which it follows, or the limit in the profile of the gateway's user".to_owned()
+        Ok(seconds) => {
+            format!("or set sink.clickhouse.insert.timeout: {}s", seconds.max(INSERT_TIMEOUT_MIN.as_secs()))
         }
+        Err(_) => "or change sink.clickhouse.insert.timeout, from which it follows".to_owned(),
     }
 }
 
@@ -183,10 +185,10 @@ mod tests {
         for (reason, remedy) in [
             (
                 "Setting max_execution_time shouldn't be greater than 10",
-                "set sink.clickhouse.insert.timeout: 10s,",
+                "of its user; or set sink.clickhouse.insert.timeout: 10s",
             ),
-            ("Setting max_execution_time shouldn't be greater than 10. (X)", "insert.timeout: 10s,"),
-            ("Setting max_execution_time shouldn't be greater than 1", "insert.timeout: 2s,"),
+            ("Setting max_execution_time shouldn't be greater than 10. (X)", "insert.timeout: 10s"),
+            ("Setting max_execution_time shouldn't be greater than 1", "insert.timeout: 2s"),
             ("Setting max_execution_time shouldn't be less than 60", "change sink.clickhouse.insert.timeout"),
             ("Setting insert_deduplication_token should not be changed", "remove the constraint"),
         ] {
