@@ -95,3 +95,36 @@ impl GoModule {
         go
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// The modules whose programs a check from nothing compiles one after the other, below `e2e/stack`.
+    const TOGETHER: [&str; 5] = ["kubernetes/kubebin", "helm", "gitopscheck", "rulecheck", "crane"];
+
+    /// What a `go.mod` requires: module and version.
+    fn required(text: &str) -> impl Iterator<Item = (&str, &str)> {
+        let lines = text.lines().map(|line| line.trim().trim_start_matches("require "));
+        lines.filter(|line| !line.contains("=>")).filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (module, version) = (words.next()?, words.next()?);
+            (module.contains('.') && version.starts_with('v')).then_some((module, version))
+        })
+    }
+
+    #[test]
+    fn modules_that_programs_share_have_one_version() {
+        let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for folder in TOGETHER {
+            let text = fs::read_to_string(sources().join(folder).join("go.mod")).unwrap();
+            for (module, version) in required(&text) {
+                versions.entry(module.to_owned()).or_default().insert(version.to_owned());
+            }
+        }
+        assert!(versions.len() > 200, "{}", versions.len());
+        versions.retain(|_, versions| versions.len() > 1);
+        assert!(versions.is_empty(), "Go compiles each version of these: {versions:#?}");
+    }
+}
