@@ -111,6 +111,9 @@ mod tests {
     /// The modules whose programs a check from nothing compiles one after the other, below `e2e/stack`.
     const TOGETHER: [&str; 5] = ["kubernetes/kubebin", "helm", "gitopscheck", "rulecheck", "crane"];
 
+    /// Argo CD compiles only with an older version than Helm asks for.
+    const APART: [&str; 1] = ["github.com/cyphar/filepath-securejoin"];
+
     /// What a `go.mod` requires: module and version.
     fn required(text: &str) -> impl Iterator<Item = (&str, &str)> {
         let lines = text.lines().map(|line| line.trim().trim_start_matches("require "));
@@ -131,7 +134,7 @@ mod tests {
             }
         }
         assert!(versions.len() > 200, "{}", versions.len());
-        versions.retain(|_, versions| versions.len() > 1);
+        versions.retain(|module, versions| versions.len() > 1 && !APART.contains(&module.as_str()));
         assert!(versions.is_empty(), "Go compiles each version of these: {versions:#?}");
     }
 }
