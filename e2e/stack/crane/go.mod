@@ -1,4 +1,5 @@
-// Builds crane, which pushes image archives to registries. The release is the newest one that Go 1.24 compiles.
+// Builds crane, which pushes image archives to registries. The release is the newest one that Go 1.24 compiles. Modules that
+// it shares with kubebin have the same version in both (a test compares them).
 module sluice.dev/stack/crane
 
 go 1.24.0

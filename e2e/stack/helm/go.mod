@@ -1,6 +1,6 @@
 // Builds the helm program for the local stack. A module of its own: helm is chosen apart from Kubernetes. Modules that it shares with kubebin
-// have the same version in both (a test compares them), so that Go's build cache has what both need once. A replace line would not do: Go
-// names the replaced version in what it compiles.
+// have the same version in both (a test compares them), so that Go's build cache has what both need once. A replace line would not do: in what
+// it compiles, Go names the version that is required, and not the one that replaces it.
 module sluice.dev/stack/helm
 
 go 1.24.0

@@ -1,5 +1,5 @@
-// Builds rulecheck, which reads rules and queries with Prometheus's own packages. The release is one that Go 1.24 compiles; nothing
-// else here asks for a version.
+// Builds rulecheck, which reads rules and queries with Prometheus's own packages. The release is one that Go 1.24 compiles. Modules
+// that it shares with kubebin have the same version in both (a test compares them).
 module sluice.dev/stack/rulecheck
 
 go 1.24.0

@@ -27,7 +27,8 @@ const BUILD_FLAGS: [&str; 7] = [
 /// 100 (26 November 2026, Go 1.26, two shared virtual cores). The largest process has 1.5 GiB with it.
 const COMPILER_GOGC: &str = "400";
 
-/// How far Go's compiler stands behind other programs.
+/// The niceness of Go's compiler. Packages of Rust, which are compiled beside it, wait for each other; thousands of Go's do not, and take what
+/// time is left.
 const NICENESS: &str = "10";
 
 /// A Go module below `e2e/stack` and the program it builds.
@@ -89,7 +90,6 @@ impl GoModule {
     }
 
     fn compiler(&self, output: &Path) -> Command {
-        // The compiler of Rust beside it has packages that wait for each other; this has thousands that do not, and takes what is left.
         let mut go = command("nice");
         go.args(["-n", NICENESS, "go"])
             .current_dir(sources().join(self.folder))
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// The modules whose programs a check from nothing compiles one after the other, below `e2e/stack`.
+    /// The folders of the programs that a check from nothing compiles.
     const TOGETHER: [&str; 5] = ["kubernetes/kubebin", "helm", "gitopscheck", "rulecheck", "crane"];
 
     /// Argo CD compiles only with an older version than Helm asks for.
