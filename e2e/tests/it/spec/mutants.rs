@@ -44,8 +44,10 @@ const SEED_VARIABLE: &str = "SLUICE_MUTANTS_SEED";
 const VERDICTS: Duration = Duration::from_mins(4);
 
 /// Kinds of requests by which an operator may change something.
-const WRITES: [&str; 15] = [
+const WRITES: [&str; 17] = [
     "apply configmaps",
+    "apply deployments",
+    "apply horizontalpodautoscalers",
     "apply jobs",
     "apply networkpolicies",
     "apply persistentvolumeclaims",
@@ -152,10 +154,11 @@ impl Ground<'_> {
                 // Of two with the same group the younger one would only wait.
                 "source": {"kafka": {"consumerGroup": format!("mutants-{number}")}},
                 "gateway": {"resources": {"requests": {"cpu": POD_CORES}, "limits": {"cpu": null}}},
+                "edge": {"resources": {"requests": {"cpu": POD_CORES}, "limits": {"cpu": null}}},
             },
         });
         let sample = merged(&sample, &here);
-        if number.is_multiple_of(2) {
+        if !can_run(number) {
             return Ok(sample);
         }
         let reachable = json!({"spec": {
@@ -165,6 +168,7 @@ impl Ground<'_> {
             }},
             "sink": {"clickhouse": {"credentials": null, "tls": null, "endpoints": ["http://127.0.0.1:8123"],
                 "schema": {"management": "None"}}},
+            "edge": {"topic": self.topic.as_str(), "tls": null, "authentication": null},
             "replicas": 2,
         }});
         Ok(merged(&sample, &reachable))
@@ -195,6 +199,12 @@ impl Ground<'_> {
         say::progress("mutants", &format!("{taken} of {MUTANTS} were taken"));
         // Both happen, or this test shows nothing.
         ensure!((15..85).contains(&taken), "{taken} of {MUTANTS} mutants were taken");
+        let running =
+            mutants.iter().filter(|mutant| mutant.taken.is_some() && can_run(mutant.number)).count();
+        ensure!(
+            running >= 5,
+            "{running} mutants that have a Kafka were taken: of the others there are no objects"
+        );
         Ok(mutants)
     }
 
@@ -303,6 +313,11 @@ impl Ground<'_> {
             configs.iter().map(|object| (format!("config/{}", object.name_any()), object.resource_version()));
         Ok(sets.chain(configs).collect())
     }
+}
+
+/// Whether a mutant has a Kafka and needs no Secret.
+fn can_run(number: u64) -> bool {
+    !number.is_multiple_of(2)
 }
 
 fn owners_of<K: kube::Resource>(objects: &[K]) -> Vec<(String, Option<String>)> {
