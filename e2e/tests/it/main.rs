@@ -21,6 +21,7 @@ mod install {
 mod spec {
     pub mod bad_spec;
     pub mod connections;
+    pub mod foreign_status;
     pub mod mutants;
     pub mod objects;
     pub mod quotas;

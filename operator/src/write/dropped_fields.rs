@@ -1,5 +1,9 @@
-//! Fields of a status that the API server drops, because its CRD is older than the operator. Without this, the operator would write such a status at
-//! each reconcile: it never finds there what it wrote. Pure.
+//! Fields in which a status differs, after it was written, from what was written. Pure.
+//!
+//! - The API server drops fields that its CRD, which is older than the operator, does not have. Without this, the operator would write such a
+//!   status at each reconcile: it never finds there what it wrote.
+//! - Fields that another client has written stay, although the operator no longer applies them: server-side apply removes a field only if no other
+//!   manager has it. What is left of an object may lack fields that it requires, and then the API server refuses every apply.
 
 use serde_json::Value;
 use sluice_crds::TracePipelineStatus;
@@ -9,6 +13,23 @@ pub fn dropped_fields(written: &TracePipelineStatus, stored: &TracePipelineStatu
     let (mut found, json) = (Vec::new(), |status| serde_json::to_value(status).unwrap_or_default());
     missing(&json(written), &json(stored), "", &mut found);
     found
+}
+
+/// The merge patch that removes what is in `stored` and not in `written`; `None` if there is nothing of the kind. Entries of lists are left: conditions
+/// of other controllers may be among them.
+pub fn removal(stored: &TracePipelineStatus, written: &TracePipelineStatus) -> Option<Value> {
+    let mut patch = Value::Null;
+    for pointer in dropped_fields(stored, written) {
+        let fields: Vec<&str> = pointer.split('/').skip(1).collect();
+        if fields.iter().any(|field| field.parse::<usize>().is_ok()) {
+            continue;
+        }
+        let mut at = &mut patch["status"];
+        for field in fields {
+            at = &mut at[field];
+        }
+    }
+    (!patch.is_null()).then_some(patch)
 }
 
 /// A status without these fields. If they are required, the whole status.
@@ -49,7 +70,12 @@ fn missing(written: &Value, stored: &Value, at: &str, found: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_crds::VolumesStatus;
+    use k8s_openapi::{
+        apimachinery::pkg::apis::meta::v1::{Condition, Time},
+        jiff::Timestamp,
+    };
+    use serde_json::json;
+    use sluice_crds::{DrainState, DrainStatus, ScalingStatus, VolumesStatus};
 
     #[test]
     fn a_field_that_the_server_drops_is_no_difference() {
@@ -68,5 +94,40 @@ mod tests {
         assert!(dropped_fields(&written, &other).is_empty());
         // Without what every status has it is none.
         assert_eq!(without(&written, &["/volumes/orphaned".into()]), written);
+    }
+
+    #[test]
+    fn what_another_client_wrote_is_removed_and_its_conditions_stay() {
+        let condition = |kind: &str| Condition {
+            type_: kind.into(),
+            status: "True".into(),
+            reason: "Tested".into(),
+            message: String::new(),
+            observed_generation: None,
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        };
+        let scaling = ScalingStatus { reason: "as the partitions want".into(), ..ScalingStatus::default() };
+        let written = TracePipelineStatus {
+            scaling: Some(scaling.clone()),
+            conditions: vec![condition("Ready")],
+            ..TracePipelineStatus::default()
+        };
+        assert_eq!(removal(&written, &written), None);
+        let drain = DrainStatus {
+            state: DrainState::Draining,
+            target: 1,
+            from: 3,
+            since: Time(Timestamp::UNIX_EPOCH),
+            reason: String::new(),
+            outcome: None,
+        };
+        let stored = TracePipelineStatus {
+            scaling: Some(ScalingStatus { drain: Some(drain), ..scaling }),
+            conditions: vec![condition("Approved"), condition("Ready")],
+            schema_job: Some("prod-schema-1".into()),
+            ..TracePipelineStatus::default()
+        };
+        let expected = json!({"status": {"schemaJob": null, "scaling": {"drain": null}}});
+        assert_eq!(removal(&stored, &written), Some(expected));
     }
 }

@@ -1,7 +1,7 @@
 //! Writes a pipeline's status when it changes.
 
 use super::{
-    dropped_fields::{dropped_fields, without},
+    dropped_fields::{dropped_fields, removal, without},
     events::status_changed,
 };
 use crate::world::{World, cache::find, error::Error, memory::Key};
@@ -9,9 +9,10 @@ use kube::{
     Api, Resource, ResourceExt,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_crds::{TracePipeline, TracePipelineStatus};
 use std::time::Instant;
+use tracing::info;
 
 /// Field manager of the status.
 pub const STATUS: &str = "sluice-operator/status";
@@ -40,11 +41,8 @@ pub async fn report(
     if let Some(version) = version_to_write(pipeline, key, &status, world) {
         full["metadata"]["resourceVersion"] = version.into();
     }
-    match api.patch_status(&key.name, &PatchParams::apply(STATUS).force(), &Patch::Apply(full)).await {
-        Ok(stored) => {
-            let stored = stored.status.unwrap_or_default();
-            world.shared.memory.set_dropped_fields(key, dropped_fields(&status, &stored));
-        }
+    match Box::pin(apply(&api, pipeline, (&full, &status))).await {
+        Ok(stored) => world.shared.memory.set_dropped_fields(key, dropped_fields(&status, &stored)),
         // The pipeline was deleted meanwhile, and maybe created again; or another writer was faster, and the next look writes.
         Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => return Ok(()),
         Err(source) => {
@@ -55,6 +53,44 @@ pub async fn report(
     }
     status_changed(pipeline, &before, &status, world).await;
     Ok(())
+}
+
+/// Applies a status, and removes from it what other clients have written there. Returns what the API server stores. If the API server refuses the
+/// status, what others have written may be the cause: that is removed first.
+async fn apply(
+    api: &Api<TracePipeline>,
+    pipeline: &TracePipeline,
+    (full, status): (&Value, &TracePipelineStatus),
+) -> Result<TracePipelineStatus, kube::Error> {
+    let how = PatchParams::apply(STATUS).force();
+    let name = pipeline.name_any();
+    let stored = match api.patch_status(&name, &how, &Patch::Apply(full)).await {
+        Err(kube::Error::Api(answer)) if answer.code == 422 => {
+            if remove_foreign(api, pipeline, status).await?.is_none() {
+                return Err(kube::Error::Api(answer));
+            }
+            api.patch_status(&name, &how, &Patch::Apply(full)).await?
+        }
+        stored => stored?,
+    };
+    let cleaned = remove_foreign(api, &stored, status).await?;
+    Ok(cleaned.unwrap_or(stored).status.unwrap_or_default())
+}
+
+/// Removes from the status what the operator does not write there; `None` if there is nothing of the kind. Fails with a conflict if the pipeline
+/// has changed since.
+async fn remove_foreign(
+    api: &Api<TracePipeline>,
+    seen: &TracePipeline,
+    status: &TracePipelineStatus,
+) -> Result<Option<TracePipeline>, kube::Error> {
+    let stored = seen.status.as_ref();
+    let Some(mut patch) = stored.and_then(|stored| removal(stored, status)) else { return Ok(None) };
+    let name = seen.name_any();
+    info!(pipeline = %name, %patch, "removing what another client has written into the status");
+    patch["metadata"] = json!({"uid": seen.uid(), "resourceVersion": seen.resource_version()});
+    let how = PatchParams { field_manager: Some(STATUS.to_owned()), ..PatchParams::default() };
+    api.patch_status(&name, &how, &Patch::Merge(patch)).await.map(Some)
 }
 
 /// The version of the pipeline that a status may be written to; `None` for any.

@@ -189,6 +189,7 @@ pub const ALL: [Group; 23] = [
             "operator::many::",
             "operator::plugin::",
             "operator::pod_monitor::",
+            "spec::foreign_status::",
             "spec::mutants::",
             "spec::objects::a_restarted_operator_writes_nothing",
         ]),
