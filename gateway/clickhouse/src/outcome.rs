@@ -104,7 +104,7 @@ const CODES: &[(u32, Class, Class)] = &[
     (49,   Class::InDoubt,       Class::Poison),        // LOGICAL_ERROR: may depend on the data, so bisect in the end
     (53,   Class::RefreshSchema, Class::Poison),        // TYPE_MISMATCH
     (60,   Class::Halt,          Class::Halt),          // UNKNOWN_TABLE: may be being created
-    (62,   Class::Halt,          Class::Halt),          // SYNTAX_ERROR: our bug
+    (62,   Class::Halt,          Class::Halt),          // SYNTAX_ERROR: a limit of its parser
     (70,   Class::RefreshSchema, Class::Poison),        // CANNOT_CONVERT_TYPE
     (72,   Class::Poison,        Class::Poison),        // CANNOT_PARSE_NUMBER
     (74,   Class::InDoubt,       Class::BackPressure),  // CANNOT_READ_FROM_FILE_DESCRIPTOR: the server's disk
@@ -324,10 +324,11 @@ pub fn who_acts(code: Option<u32>) -> Actor {
     match code {
         None | Some(NOT_THE_SERVERS | 381) => Actor::Network,
         Some(192..=195 | 291 | 497 | 512 | 516 | 720) => Actor::Access,
-        Some(36 | 115 | 158 | READONLY | 307 | 344 | 392 | 396 | 452 | 472 | 496 | 764) => Actor::Settings,
+        // 62: every server knows the syntax of an INSERT; the message names a limit of the parser, such as max_query_size.
+        Some(36 | 62 | 115 | 158 | READONLY | 307 | 344 | 392 | 396 | 452 | 472 | 496 | 764) => Actor::Settings,
         Some(243 | TOO_MANY_PARTS) => Actor::Server,
         // A body that arrives damaged twice was damaged on the way, or is not a frame at all.
-        Some(40 | 62 | 271) => Actor::Program,
+        Some(40 | 271) => Actor::Program,
         Some(_) => Actor::Table,
     }
 }

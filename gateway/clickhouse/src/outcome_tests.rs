@@ -195,7 +195,7 @@ fn every_halt_names_who_acts() {
         (Some(472), Actor::Settings),
         (Some(243), Actor::Server),
         (Some(252), Actor::Server),
-        (Some(62), Actor::Program),
+        (Some(62), Actor::Settings),
         (Some(271), Actor::Program),
         (None, Actor::Network),
         (Some(NOT_THE_SERVERS), Actor::Network),

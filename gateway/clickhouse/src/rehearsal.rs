@@ -28,6 +28,25 @@ const NO_SETTING: &str = "decompress";
 /// The settings that limit the memory of a query, and of all queries of a user. 0: no limit.
 const MEMORY_LIMITS: [&str; 2] = ["max_memory_usage", "max_memory_usage_for_user"];
 
+/// What does not exist yet and is to be created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Creates {
+    /// The table.
+    Table,
+    /// The database and the table.
+    Database,
+}
+
+impl Creates {
+    /// The grants that it takes, and the one for rows afterwards, as a statement `GRANT` has them.
+    pub fn grants(self, database: &str, table: &str) -> String {
+        match self {
+            Self::Table => format!("CREATE TABLE, INSERT ON {}", table_name(database, table)),
+            Self::Database => format!("CREATE DATABASE, CREATE TABLE, INSERT ON {}.*", identifier(database)),
+        }
+    }
+}
+
 #[derive(Debug, Row, Deserialize)]
 struct ValueRow {
     name: String,
@@ -106,6 +125,17 @@ impl Probe {
         let answer = self.client().query_raw(&question).fetch_one::<u8>();
         Ok(self.within(PROBE_TIMEOUT, &format!("checking the grant to insert into {name}"), answer).await?
             == 1)
+    }
+
+    /// Whether the user may create the table, which does not exist, and insert into it.
+    ///
+    /// # Errors
+    /// [`ProbeError`] if no server answers, or the server does not support the query.
+    pub async fn may_create(&self, table: &str, creates: Creates) -> Result<bool, ProbeError> {
+        let question = format!("CHECK GRANT {}", creates.grants(&self.database, table));
+        let answer = self.client().query_raw(&question).fetch_one::<u8>();
+        let action = format!("checking the grants to create {}", table_name(&self.database, table));
+        Ok(self.within(PROBE_TIMEOUT, &action, answer).await? == 1)
     }
 
     /// The user's setting `readonly`: 0, or 1 or 2 with which no INSERT is accepted.

@@ -3,10 +3,10 @@
 use crate::{
     app::queue_volume::AFTER_ENQUEUE,
     guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Reason, Verdict},
-    table::sink::{self, Sink, shards},
+    table::sink::{self, NarrowMemory, Sink, shards},
 };
 use serde::Serialize;
-use sluice_clickhouse::{durability::UNKNOWN, probe_error::ProbeError, ttl::AtOnce};
+use sluice_clickhouse::{durability::UNKNOWN, probe_error::ProbeError, rehearsal::Creates, ttl::AtOnce};
 use sluice_gateway_config::{
     CheckedConfig, ClickHouse, Commit, DeadLetter, GatewayConfig, Kafka, OnMissing, SchemaManagement, Sizing,
     budget::{Budget, smallest_limit},
@@ -181,8 +181,7 @@ async fn check_sink(
             findings.problems.extend(
                 obstacles.into_iter().map(|error| format!("sink.clickhouse: no INSERT can succeed: {error}")),
             );
-            let narrow = sink.narrow_memory(clickhouse.insert.max_bytes.get()).await;
-            findings.warnings.extend(narrow.into_iter().map(|warning| format!("sink.clickhouse: {warning}")));
+            findings.narrow_memory(sink.narrow_memory(clickhouse.insert.max_bytes.get()).await);
             findings.promise(&promised(sink, is_compacted).await);
             findings.found.push(format!("durability {}", durability(sink).await));
             findings.acts_at_once(&sink.acting_at_once().await.unwrap_or_default());
@@ -191,12 +190,19 @@ async fn check_sink(
                 report.messages().into_iter().map(|message| format!("sink.clickhouse.schema: {message}"));
             findings.warnings.extend(differences);
         }
-        Err(sink::Error::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. }))
-            if may_create(clickhouse.schema.management) =>
-        {
-            findings
-                .found
-                .push(format!("table {name} does not exist; `sluice-gateway ddl apply` creates it"));
+        Err(sink::Error::Probe(
+            error @ (ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. }),
+        )) if may_create(clickhouse.schema.management) => {
+            let is_database = matches!(error, ProbeError::UnknownDatabase { .. });
+            let creates = if is_database { Creates::Database } else { Creates::Table };
+            let obstacles = sink.obstacles_to_create(creates).await;
+            if obstacles.is_empty() {
+                findings
+                    .found
+                    .push(format!("table {name} does not exist; `sluice-gateway ddl apply` creates it"));
+            }
+            findings.problems.extend(obstacles.into_iter().map(|error| format!("sink.clickhouse: {error}")));
+            findings.narrow_memory(sink.narrow_memory(clickhouse.insert.max_bytes.get()).await);
         }
         Err(error) => return Err(error),
     }
@@ -246,6 +252,14 @@ impl Findings {
     /// be meant for a rule with a condition.
     fn acts_at_once(&mut self, rules: &[AtOnce]) {
         self.warnings.extend(rules.iter().map(|rule| format!("sink.clickhouse: {rule}")));
+    }
+
+    /// Adds limits on the user's memory. With one that takes smaller blocks a gateway works, so that is a warning and no problem.
+    fn narrow_memory(&mut self, limits: Vec<NarrowMemory>) {
+        for NarrowMemory { text, refuses_all } in limits {
+            let list = if refuses_all { &mut self.problems } else { &mut self.warnings };
+            list.push(format!("sink.clickhouse: {text}"));
+        }
     }
 
     /// Adds the guarantee. A gateway works with `at_least_once`, so that is a warning and no problem.

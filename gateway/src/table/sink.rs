@@ -1,11 +1,13 @@
 //! ClickHouse as the config describes it: endpoints, credentials, and whether the table fits.
 
 mod error;
+mod obstacles;
 
 pub use error::Error;
+pub use obstacles::NarrowMemory;
 
 use crate::table::schema;
-use error::{ACCESS_DENIED, QUOTA_EXCEEDED, READONLY, refused_setting};
+use error::{ACCESS_DENIED, READONLY, refused_setting};
 use sluice_clickhouse::{
     bearer::BearerFile,
     client::InsertClient,
@@ -18,7 +20,6 @@ use sluice_clickhouse::{
     fate::{Fate, Lost, Said},
     insert::{InsertTarget, TargetSpec},
     lookup::{Lookup, LookupError},
-    outcome::Class,
     probe::{Probe, TableEngine},
     probe_error::ProbeError,
     table::{self, TableFit},
@@ -29,13 +30,6 @@ use sluice_gateway_config::ClickHouse;
 use sluice_ranges::Destination;
 use std::{collections::BTreeMap, time::Duration};
 use twox_hash::XxHash3_64;
-
-/// The query id of the INSERT without rows.
-const NO_ROWS_ID: &str = "sluice-check-no-rows";
-
-/// How much memory a server needs to insert a block, as a multiple of the block's messages. Measured with 26.7: 5 MB of spans with ten
-/// attributes each were refused with 8 MB and taken with 16 MB.
-const BLOCK_MEMORY_MIN: u64 = 2;
 
 /// The servers of one shard, and their table.
 #[derive(Debug, Clone)]
@@ -233,81 +227,6 @@ impl Sink {
             }
         }
         away.filter(|_| !is_answered).map_or(Ok(hides), |error| Err(Error::Probe(error)))
-    }
-
-    /// The causes for which every INSERT of these columns would fail, from each server: settings that the user may not set, answers
-    /// without the header that every INSERT needs, a missing grant, and an INSERT without rows that fails, as it does after a quota is used
-    /// up. Stores nothing.
-    pub async fn obstacles(&self, columns: &TableColumns) -> Vec<Error> {
-        let mut obstacles = Vec::new();
-        for (endpoint, probe) in self.probes.iter().enumerate() {
-            let known = obstacles.len();
-            if let Err(error) = probe.allows_settings(self.insert_timeout, &self.insert_settings).await {
-                obstacles.push(refused_setting(error));
-            }
-            match probe.has_summary().await {
-                Ok(true) => {}
-                Ok(false) => obstacles.push(Error::NoSummary { endpoint: probe.endpoint().to_string() }),
-                Err(error) => obstacles.push(Error::Probe(error)),
-            }
-            match probe.may_insert(&self.table, columns).await {
-                Ok(true) => {}
-                Ok(false) => obstacles.push(self.may_not_insert(probe).await),
-                Err(error) => obstacles.push(Error::Probe(error)),
-            }
-            match probe.refused_views(&self.table).await {
-                Ok(refused) => obstacles.extend(refused.into_iter().map(Error::Probe)),
-                Err(error) => obstacles.push(Error::Probe(error)),
-            }
-            // It would fail for the same causes.
-            if obstacles.len() == known {
-                obstacles.extend(self.insert_no_rows(endpoint, columns).await.err());
-            }
-        }
-        obstacles
-    }
-
-    /// Warnings about the user's memory limits with which the server refuses a block of this size. The gateway inserts such a block in parts,
-    /// which costs many INSERTs. Servers that do not answer are left out.
-    pub async fn narrow_memory(&self, block_bytes_max: u64) -> Vec<String> {
-        let mut warnings = Vec::new();
-        for probe in &self.probes {
-            let limits = probe.memory_limits(&self.insert_settings).await.unwrap_or_default();
-            let narrow = limits.into_iter().filter(|(_, bytes)| *bytes < block_bytes_max * BLOCK_MEMORY_MIN);
-            warnings.extend(narrow.map(|(setting, bytes)| {
-                format!(
-                    "{setting} of the user {} at {} is {bytes} bytes: the server refuses larger blocks, and the gateway inserts them in \
-                     parts; raise it to at least {} bytes, or lower sink.clickhouse.insert.maxBytes",
-                    self.credentials.user,
-                    probe.endpoint(),
-                    block_bytes_max * BLOCK_MEMORY_MIN
-                )
-            }));
-        }
-        warnings
-    }
-
-    /// Whether an INSERT arrives as it was sent. What passes by itself is no obstacle.
-    async fn insert_no_rows(&self, endpoint: usize, columns: &TableColumns) -> Result<(), Error> {
-        let targets = self.targets(columns)?;
-        match targets.client().insert_no_rows(targets.at(endpoint), NO_ROWS_ID).await {
-            // It passes by itself, but maybe only at the end of the month.
-            Err(error) if error.code == Some(QUOTA_EXCEEDED) => Err(Error::Quota(error)),
-            Err(error) if !matches!(error.class, Class::BackPressure | Class::InDoubt) => {
-                Err(Error::Insert(error))
-            }
-            Ok(()) | Err(_) => Ok(()),
-        }
-    }
-
-    /// Why the server says that the user may not insert: with a profile that only reads it says so of a user that has the grant.
-    async fn may_not_insert(&self, probe: &Probe) -> Error {
-        let (table, user) = (self.table_name(), self.credentials.user.clone());
-        let endpoint = probe.endpoint().to_string();
-        match probe.readonly().await {
-            Ok(readonly) if readonly != "0" => Error::ReadOnly { endpoint, table, user, readonly },
-            Ok(_) | Err(_) => Error::Grant { endpoint, table, user },
-        }
     }
 
     /// The server names only the grant that a statement lacks, so a user without any grant would get one after another.

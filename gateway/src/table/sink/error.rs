@@ -57,6 +57,12 @@ pub enum Error {
     /// The user may not insert.
     #[error("the user {user} may not INSERT into {table} at {endpoint}: GRANT INSERT ON {table} TO {user}")]
     Grant { endpoint: String, table: String, user: String },
+    /// The user may not create the table that is missing.
+    #[error(
+        "the table {table} does not exist, and the user {user} may not create it at {endpoint}: GRANT {grants} TO {user}; or have another \
+         user run the statements of `sluice-gateway ddl print`"
+    )]
+    Create { endpoint: String, table: String, user: String, grants: String },
     /// The user's profile refuses every INSERT, whatever grants the user has.
     #[error(
         "the profile of the user {user} at {endpoint} sets readonly = {readonly}, with which no INSERT is accepted into {table}: set \
@@ -107,6 +113,7 @@ impl Error {
             Self::Probe(ProbeError::Tls { .. }) => Some("TlsFailed"),
             Self::Probe(ProbeError::Refused { .. })
             | Self::Grant { .. }
+            | Self::Create { .. }
             | Self::ReadOnly { .. }
             | Self::Columns { .. } => Some("AuthFailed"),
             Self::Probe(ProbeError::UnknownDatabase { .. }) => Some("DatabaseMissing"),

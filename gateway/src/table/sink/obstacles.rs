@@ -1,0 +1,143 @@
+//! What prevents INSERTs, or the statement that creates the table, and can be known beforehand.
+
+use super::{
+    Error, Sink,
+    error::{QUOTA_EXCEEDED, refused_setting},
+};
+use sluice_clickhouse::{column::TableColumns, outcome::Class, probe::Probe, rehearsal::Creates};
+
+/// The query id of the INSERT without rows.
+const NO_ROWS_ID: &str = "sluice-check-no-rows";
+
+/// How much memory a server needs to insert a block, as a multiple of the block's messages. Measured with 26.7: 5 MB of spans with ten
+/// attributes each were refused with 8 MB and taken with 16 MB.
+const BLOCK_MEMORY_MIN: u64 = 2;
+
+/// The memory without which a server stores not even one row in a table that Sluice creates, in bytes. Measured with 26.7 and the JSON layout:
+/// an INSERT of one row was refused with 9,000,000 bytes, most of which its compressors took, and taken with 9,500,000. Each partition of the table
+/// that a block has rows for takes that much.
+const ROW_MEMORY_MIN: u64 = 9_500_000;
+
+/// The partitions (days) that the memory is to suffice for. Chosen: today, the day before around midnight, and two of late spans.
+const PARTITIONS: u64 = 4;
+
+/// A limit on the user's memory that is too low for blocks of the configured size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NarrowMemory {
+    /// The setting, the user, what follows and what helps.
+    pub text: String,
+    /// Whether not even one row fits; otherwise the gateway inserts blocks in parts, which costs many INSERTs.
+    pub refuses_all: bool,
+}
+
+impl Sink {
+    /// The causes for which every INSERT of these columns would fail, from each server: settings that the user may not set, answers
+    /// without the header that every INSERT needs, a missing grant, and an INSERT without rows that fails, as it does after a quota is used
+    /// up. Stores nothing.
+    pub async fn obstacles(&self, columns: &TableColumns) -> Vec<Error> {
+        let mut obstacles = Vec::new();
+        for (endpoint, probe) in self.probes.iter().enumerate() {
+            let known = obstacles.len();
+            if let Err(error) = probe.allows_settings(self.insert_timeout, &self.insert_settings).await {
+                obstacles.push(refused_setting(error));
+            }
+            match probe.has_summary().await {
+                Ok(true) => {}
+                Ok(false) => obstacles.push(Error::NoSummary { endpoint: probe.endpoint().to_string() }),
+                Err(error) => obstacles.push(Error::Probe(error)),
+            }
+            match probe.may_insert(&self.table, columns).await {
+                Ok(true) => {}
+                Ok(false) => obstacles.push(self.may_not_insert(probe).await),
+                Err(error) => obstacles.push(Error::Probe(error)),
+            }
+            match probe.refused_views(&self.table).await {
+                Ok(refused) => obstacles.extend(refused.into_iter().map(Error::Probe)),
+                Err(error) => obstacles.push(Error::Probe(error)),
+            }
+            // It would fail for the same causes.
+            if obstacles.len() == known {
+                obstacles.extend(self.insert_no_rows(endpoint, columns).await.err());
+            }
+        }
+        obstacles
+    }
+
+    /// The causes for which the table, and the database if that is missing too, cannot be created, or for which no INSERT into it would succeed, from
+    /// each server.
+    pub async fn obstacles_to_create(&self, creates: Creates) -> Vec<Error> {
+        let mut obstacles = Vec::new();
+        for probe in &self.probes {
+            if let Err(error) = probe.allows_settings(self.insert_timeout, &self.insert_settings).await {
+                obstacles.push(refused_setting(error));
+                continue;
+            }
+            match probe.may_create(&self.table, creates).await {
+                Ok(true) => {}
+                Ok(false) => obstacles.push(self.may_not_create(probe, creates).await),
+                Err(error) => obstacles.push(Error::Probe(error)),
+            }
+        }
+        obstacles
+    }
+
+    /// The user's memory limits with which the server refuses a block of this size. Servers that do not answer are left out.
+    pub async fn narrow_memory(&self, block_bytes_max: u64) -> Vec<NarrowMemory> {
+        let mut found = Vec::new();
+        let enough = block_bytes_max * BLOCK_MEMORY_MIN + PARTITIONS * ROW_MEMORY_MIN;
+        for probe in &self.probes {
+            let limits = probe.memory_limits(&self.insert_settings).await.unwrap_or_default();
+            for (setting, bytes) in limits.into_iter().filter(|(_, bytes)| *bytes < enough) {
+                let refuses_all = bytes < ROW_MEMORY_MIN;
+                let (user, endpoint) = (&self.credentials.user, probe.endpoint());
+                let text = if refuses_all {
+                    format!(
+                        "{setting} of the user {user} at {endpoint} is {bytes} bytes, with which the server may store not even one row: an INSERT \
+                         into a table that Sluice creates needs {ROW_MEMORY_MIN}; raise it to at least {enough} bytes"
+                    )
+                } else {
+                    format!(
+                        "{setting} of the user {user} at {endpoint} is {bytes} bytes: the server refuses larger blocks, and the gateway inserts \
+                         them in parts; raise it to at least {enough} bytes, or lower sink.clickhouse.insert.maxBytes"
+                    )
+                };
+                found.push(NarrowMemory { text, refuses_all });
+            }
+        }
+        found
+    }
+
+    /// Whether an INSERT arrives as it was sent. What passes by itself is no obstacle.
+    async fn insert_no_rows(&self, endpoint: usize, columns: &TableColumns) -> Result<(), Error> {
+        let targets = self.targets(columns)?;
+        match targets.client().insert_no_rows(targets.at(endpoint), NO_ROWS_ID).await {
+            // It passes by itself, but maybe only at the end of the month.
+            Err(error) if error.code == Some(QUOTA_EXCEEDED) => Err(Error::Quota(error)),
+            Err(error) if !matches!(error.class, Class::BackPressure | Class::InDoubt) => {
+                Err(Error::Insert(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Why the server says that the user may not insert: with a profile that only reads it says so of a user that has the grant.
+    async fn may_not_insert(&self, probe: &Probe) -> Error {
+        let (table, user) = (self.table_name(), self.credentials.user.clone());
+        let endpoint = probe.endpoint().to_string();
+        match probe.readonly().await {
+            Ok(readonly) if readonly != "0" => Error::ReadOnly { endpoint, table, user, readonly },
+            Ok(_) | Err(_) => Error::Grant { endpoint, table, user },
+        }
+    }
+
+    /// As [`Sink::may_not_insert`], for the statement that creates the table.
+    async fn may_not_create(&self, probe: &Probe, creates: Creates) -> Error {
+        match self.may_not_insert(probe).await {
+            Error::Grant { endpoint, table, user } => {
+                let grants = creates.grants(&self.database, &self.table);
+                Error::Create { endpoint, table, user, grants }
+            }
+            readonly => readonly,
+        }
+    }
+}
