@@ -58,7 +58,8 @@ pub struct Closed {
     pub fill: Fill,
     /// Its messages' values.
     pub content: Content,
-    /// Whether it was cut short where an earlier owner may have sent a longer range: its rows may be inserted twice.
+    /// Whether an earlier owner may have sent a longer range of its messages: it was cut short, or Kafka has deleted the beginning of that
+    /// range. Its rows may be inserted twice.
     pub doubtful: bool,
     /// Whether Kafka had lost messages of it. Another owner, who has read them, has other content under the same offsets.
     pub incomplete: bool,
@@ -116,6 +117,9 @@ pub struct Cutter {
     lost_up_to: i64,
     /// Whether an earlier owner may have sent messages of the open range in another range.
     is_doubtful: bool,
+    /// Ranges that begin below this offset may have been sent by an earlier owner in others, which began with messages that Kafka has
+    /// deleted; 0 if there are none.
+    doubtful_up_to: i64,
 }
 
 /// How a cutter starts.
@@ -127,12 +131,14 @@ pub(super) struct Beginning {
     pub horizon: i64,
     /// The end of the log, if an earlier owner has read further.
     pub log_end: Option<i64>,
+    /// Ranges that begin below it are doubtful.
+    pub doubtful_up_to: i64,
     pub switches: bool,
 }
 
 impl Cutter {
     pub(super) fn new(beginning: Beginning) -> Self {
-        let Beginning { rule, first, planned, horizon, log_end, switches } = beginning;
+        let Beginning { rule, first, planned, horizon, log_end, doubtful_up_to, switches } = beginning;
         Self {
             rule,
             planned: planned.into(),
@@ -147,6 +153,7 @@ impl Cutter {
             is_holed: false,
             lost_up_to: 0,
             is_doubtful: false,
+            doubtful_up_to,
         }
     }
 
@@ -293,7 +300,9 @@ impl Cutter {
         }
         self.is_holed = true;
         self.lost_up_to = log_start;
-        self.is_doubtful |= replaying;
+        if replaying {
+            self.doubtful_up_to = self.doubtful_up_to.max(doubtful.next);
+        }
         self.position = log_start;
         Some(Overtaken { lost, doubtful, first: self.first })
     }
@@ -313,6 +322,7 @@ impl Cutter {
         if let Some(end) = self.log_end.take_if(|end| next >= *end) {
             self.is_doubtful |= range.first < end && (next > end || !cut.is_derivable());
         }
+        let doubtful = std::mem::take(&mut self.is_doubtful) || range.first < self.doubtful_up_to;
         self.first = next;
         self.position = self.position.max(next);
         Closed {
@@ -321,7 +331,7 @@ impl Cutter {
             decided: next,
             fill: std::mem::take(&mut self.fill),
             content: std::mem::take(&mut self.content),
-            doubtful: std::mem::take(&mut self.is_doubtful),
+            doubtful,
             incomplete: range.first < self.lost_up_to,
             rule: self.rule,
         }

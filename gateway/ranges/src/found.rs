@@ -148,6 +148,7 @@ impl Committed<'_> {
                 planned: Vec::new(),
                 horizon: first,
                 log_end: None,
+                doubtful_up_to: 0,
                 switches: false,
             },
             replaced: true,
@@ -183,6 +184,7 @@ impl Committed<'_> {
             planned,
             horizon,
             log_end: cut_off.map(|_| end),
+            doubtful_up_to: overtaken.map_or(0, |overtaken| overtaken.doubtful.next),
             switches: differs && !replaced,
         };
         Start { found: Found { fresh: None, overtaken, cut_off }, plan: Some(plan), beginning, replaced }

@@ -116,6 +116,7 @@ mod tests {
             planned: planned.to_vec(),
             horizon,
             log_end: None,
+            doubtful_up_to: 0,
             switches: false,
         }
     }

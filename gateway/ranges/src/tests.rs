@@ -371,6 +371,28 @@ fn what_kafka_lost_is_counted_and_what_it_makes_doubtful_is_named() {
 }
 
 #[test]
+fn a_range_whose_beginning_kafka_deleted_is_doubtful_up_to_the_next_cut() {
+    let ends = |cuts: &[i64], start| {
+        let metadata = plan(10, 22, cuts).encode();
+        let (_, mut cutter, _) = assign(Some((10, &metadata)), RULE, Log { start, end: 100 }).unwrap();
+        let mut ends = Vec::new();
+        for offset in start..27 {
+            assert_eq!(cutter.offer(offset, 1), Offer::Take);
+            ends.extend(cutter.take(offset, Some(b"x")).map(|closed| (closed.range.next, closed.doubtful)));
+        }
+        ends
+    };
+    assert_eq!(ends(&[16], 15), [(16, true), (19, false), (22, false), (25, false)]);
+    assert_eq!(
+        ends(&[15, 16], 15),
+        [(16, false), (19, false), (22, false), (25, false)],
+        "it begins at a cut"
+    );
+    // The size rule would end ranges of three at 13, 16, 19 and 22.
+    assert_eq!(ends(&[], 14), [(17, true), (20, true), (23, true), (26, false)]);
+}
+
+#[test]
 fn a_range_is_sent_first_by_a_member_that_proved_it_is_one() {
     let (mut ranges, mut cutter) = begun();
     take(&mut ranges, &mut cutter, 3);

@@ -320,8 +320,8 @@ impl Tries {
                 parts_or_again(cut, false)
             }
             // Other causes than this block may use up the memory. A whole block under its token duplicates nothing, so it waits until the
-            // token is too old to be relied on.
-            (Fate::Unknown, Some(Cut::Split)) if !self.is_too_old(at.now, at) => {
+            // token is too old to be relied on, or the server has refused it for its content alone.
+            (Fate::Unknown, Some(Cut::Split)) if !self.is_too_old(at.now, at) && !self.is_futile() => {
                 self.again(Replica::Another, at)
             }
             (Fate::Unknown, cut) => {
@@ -355,6 +355,11 @@ impl Tries {
 
     fn is_fresh(&self, at: &At) -> bool {
         self.described.is_some_and(|seen| at.now.saturating_sub(seen) <= TABLE_FRESH_MAX)
+    }
+
+    /// Whether the server has refused the whole block several times for its content, such as too many partitions: it will not take it.
+    fn is_futile(&self) -> bool {
+        self.alike >= IN_DOUBT_TRIES_MAX && self.last.is_some_and(|failure| failure.class == Class::Split)
     }
 
     /// Whether a try that begins at `when` might end after the token was forgotten.

@@ -291,7 +291,7 @@ fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
             partition = %id,
             first = overtaken.lost.first,
             next = overtaken.lost.next,
-            "Kafka deleted messages before they were read: they are lost"
+            "Kafka deleted messages before their offset was committed: they are lost, unless an earlier owner of the partition inserted them"
         );
     }
     if let Some(cut_off) = found.cut_off {
@@ -300,7 +300,8 @@ fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
             end = cut_off.first,
             read_up_to = cut_off.next,
             "the log became shorter: brokers lost its end, for example by an unclean leader election. Inserted rows stay; \
-             rows of messages between the committed offset and the new end may be inserted twice (doubtful_ranges_total)"
+             rows of messages between the committed offset and the new end may be inserted twice (doubtful_ranges_total, \
+             possible_duplicate_rows_total)"
         );
     }
 }

@@ -63,6 +63,8 @@ pub struct Owner {
     pub blocks: BTreeMap<i64, Block>,
     /// Records for blocks that may go to the volume.
     pub kept: BTreeMap<i64, SpooledRange>,
+    /// Ranges that it called doubtful.
+    pub doubtful: Vec<OffsetRange>,
     mistake: Option<Mistake>,
     /// The rule under which the next message is read.
     next_rule: Option<Rule>,
@@ -147,6 +149,7 @@ impl Owner {
             told: VecDeque::new(),
             blocks: taken.iter().map(|(first, (_, block))| (*first, block.clone())).collect(),
             kept: taken.iter().map(|(first, (kept, _))| (*first, *kept)).collect(),
+            doubtful: Vec::new(),
             mistake,
             next_rule: None,
         };
@@ -205,6 +208,7 @@ impl Owner {
         assert_eq!(closed.fill.messages, offsets.len() as u64);
         let block = Block { range: closed.range, content: closed.content, offsets };
         self.blocks.insert(closed.range.first, block);
+        self.doubtful.extend(closed.doubtful.then_some(closed.range));
         self.kept.extend(SpooledRange::of(&closed).map(|kept| (closed.range.first, kept)));
         self.told.push_back(Told::Closed(closed));
     }

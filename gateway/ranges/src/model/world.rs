@@ -457,7 +457,8 @@ impl World {
             }
             self.seconds += 1;
             if self.is_at_rest(last) {
-                return self.oracle.judge(self.history.iter().copied());
+                let counted: Vec<_> = self.owners.iter().flat_map(|owner| &owner.doubtful).copied().collect();
+                return self.oracle.judge(self.history.iter().copied(), &counted);
             }
         }
         let offset = self.owners[last].ranges.offset();

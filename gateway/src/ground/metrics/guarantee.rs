@@ -43,7 +43,7 @@ impl GuaranteeMetrics {
             ),
             possible_duplicate_rows: make.counter(
                 "possible_duplicate_rows_total",
-                "Rows sent again after the server may have forgotten their deduplication token, or after they may have been sent to another server.",
+                "Rows sent again after the server may have forgotten their deduplication token, or after they may have been sent to another server; and rows of doubtful ranges.",
             ),
             view_gaps: make.counter(
                 "view_gaps_total",

@@ -9,6 +9,7 @@ use crate::blocks::{
     buffers::StoreError,
 };
 use sluice_kafka::{Renew, Report};
+use sluice_ranges::OffsetRange;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
@@ -83,7 +84,17 @@ impl Worker {
         self.row_buffers.extend(reading.block.take().map(|open| open.rows));
         let closed = reading.closing.take().expect("it was there just now");
         let Place { id, generation, .. } = reading.place.clone();
-        let has_rows = sealed.as_ref().is_some_and(|block| block.rows > 0);
+        let rows = sealed.as_ref().map_or(0, |block| block.rows);
+        let has_rows = rows > 0;
+        if closed.doubtful {
+            self.parts.metrics.guarantee.possible_duplicate_rows.inc_by(rows);
+            let OffsetRange { first, next } = closed.range;
+            tracing::warn!(
+                partition = %id, first, next, rows,
+                "an earlier owner of the partition may have inserted these rows in a longer range, whose token is not known: they may be in \
+                 the table twice (possible_duplicate_rows_total)"
+            );
+        }
         // The block is sent first: a release of the partition must not overtake it.
         match sealed {
             Some(block) if has_rows => self.send(block),
