@@ -175,6 +175,7 @@ impl Committed<'_> {
             doubtful: OffsetRange { first, next: doubtful_up_to(first, &cuts, horizon) },
             first,
         });
+        let newly_doubtful = overtaken.map_or(0, |overtaken| overtaken.doubtful.next);
         let planned = cuts.into_iter().filter(|cut| *cut > first).collect();
         let differs = InForce::planned(&plan, settings) != InForce::wanted(settings);
         let replaced = differs && first >= horizon;
@@ -184,7 +185,7 @@ impl Committed<'_> {
             planned,
             horizon,
             log_end: cut_off.map(|_| end),
-            doubtful_up_to: overtaken.map_or(0, |overtaken| overtaken.doubtful.next),
+            doubtful_up_to: newly_doubtful.max(plan.doubtful_up_to),
             switches: differs && !replaced,
         };
         Start { found: Found { fresh: None, overtaken, cut_off }, plan: Some(plan), beginning, replaced }

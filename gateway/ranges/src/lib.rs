@@ -120,6 +120,8 @@ pub struct Ranges {
     partings: Partings,
     /// Offsets that Kafka no longer had, as in every plan.
     gaps: Gaps,
+    /// Ranges that begin below it are doubtful, as in every plan.
+    doubtful_up_to: i64,
     /// The start of the first range.
     begun: i64,
     /// The end of the last range.
@@ -215,6 +217,7 @@ impl Ranges {
             flight: Flight::default(),
             partings: Partings::found(plan.map_or(&[], |plan| &plan.parted), beginning.first),
             gaps,
+            doubtful_up_to: beginning.doubtful_up_to,
             begun: beginning.first,
             tail: beginning.first,
             log_end: committed.log.end,
@@ -259,6 +262,9 @@ impl Ranges {
         }
         self.tail = self.tail.max(overtaken.first);
         self.gaps.add(overtaken.lost);
+        if overtaken.doubtful.first < overtaken.doubtful.next {
+            self.doubtful_up_to = self.doubtful_up_to.max(overtaken.doubtful.next);
+        }
         Verdict::Recorded
     }
 
@@ -297,6 +303,7 @@ impl Ranges {
             cuts: self.flight.listed().chain(self.ahead.iter().copied()).collect(),
             parted: self.partings.listed(),
             gaps: self.gaps.listed(),
+            doubtful_up_to: if self.doubtful_up_to > offset { self.doubtful_up_to } else { 0 },
         };
         self.pending = Some(Pending { offset, horizon, begun: now.steady, switches });
         Some(Commit { offset, metadata: plan.encode() })

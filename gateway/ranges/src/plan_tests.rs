@@ -16,6 +16,7 @@ fn small() -> Plan {
         cuts: vec![101, 260, 4_000],
         parted: Vec::new(),
         gaps: Vec::new(),
+        doubtful_up_to: 0,
     }
 }
 
@@ -70,6 +71,17 @@ fn the_format_with_gaps_never_changes() {
 }
 
 #[test]
+fn the_format_with_doubtful_ranges_never_changes() {
+    let gaps = vec![OffsetRange { first: 40, next: 100 }];
+    let plan = Plan { gaps, doubtful_up_to: 108, ..small() };
+    let text = "sluice-plan/4:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB0AASg8CC66y8Q";
+    assert_eq!(plan.encode(), text);
+    assert_eq!(Plan::decode(100, text), Ok(plan.clone()));
+    let settled = Plan { doubtful_up_to: 100, ..plan };
+    assert!(settled.encode().starts_with("sluice-plan/3:"), "an older program can read it");
+}
+
+#[test]
 fn the_largest_plan_fits_the_metadata() {
     // Distances of 8 bytes: with 9 the last cut would pass 63 bits.
     let far = i64::MAX / 512;
@@ -98,7 +110,7 @@ fn the_largest_plan_fits_the_metadata() {
     let range = |n: i64| OffsetRange { first: far * (100 + 2 * n), next: far * (101 + 2 * n) };
     let parted = (0..3).map(|n| Parted { range: range(n), parts: parts.clone() }).collect();
     let gap = |n: i64| OffsetRange { first: far * (100 + 2 * n), next: far * (101 + 2 * n) };
-    let text = Plan { parted, gaps: (0..4).map(gap).collect(), ..plan }.encode();
+    let text = Plan { parted, gaps: (0..4).map(gap).collect(), doubtful_up_to: i64::MAX, ..plan }.encode();
     assert!(text.len() <= METADATA_BYTES_MAX, "{}", text.len());
 }
 
@@ -142,7 +154,7 @@ fn a_cut_above_the_horizon_is_damage() {
 
 #[test]
 fn what_a_newer_program_wrote_is_newer() {
-    let body = "sluice-plan/4:whatever it likes";
+    let body = "sluice-plan/5:whatever it likes";
     assert_eq!(Plan::decode(1, body), Err(Unread::Newer(Newer::Format)));
     let rule_3 = framed(&[100, 3, 1, 1, 255, 255]);
     assert_eq!(Plan::decode(100, &rule_3), Err(Unread::Newer(Newer::Rule(3))));
@@ -163,7 +175,7 @@ prop_compose! {
         let cuts: Vec<i64> = gaps.iter().scan(offset, |at, gap| { *at += gap; Some(*at) }).collect();
         let horizon = cuts.last().unwrap_or(&offset) + ahead;
         let rule = Rule { version, bytes, messages };
-        Plan { offset, rule, routing_epoch, destination, horizon, topic_id, instance, t0, cuts, parted: Vec::new(), gaps: Vec::new() }
+        Plan { offset, rule, routing_epoch, destination, horizon, topic_id, instance, t0, cuts, parted: Vec::new(), gaps: Vec::new(), doubtful_up_to: 0 }
     }
 }
 

@@ -115,6 +115,7 @@ fn a_range_in_parts_that_kafka_cut_into_is_forgotten() {
         cuts: Vec::new(),
         parted,
         gaps: Vec::new(),
+        doubtful_up_to: 0,
     };
     let metadata = plan.encode();
     let range = OffsetRange { first: 10, next: 20 };

@@ -38,6 +38,7 @@ fn plan(offset: i64, horizon: i64, cuts: &[i64]) -> Plan {
         cuts: cuts.to_vec(),
         parted: Vec::new(),
         gaps: Vec::new(),
+        doubtful_up_to: 0,
     }
 }
 
@@ -355,7 +356,7 @@ fn what_is_not_ours_is_a_fresh_start_and_what_is_newer_halts() {
     assert_eq!(foreign.overtaken.unwrap().lost, range(1, 3));
     let other_topic = Plan { topic_id: Some([1; 16]), ..plan(10, 14, &[]) }.encode();
     assert_eq!(fresh(10, &other_topic).fresh, Some(Fresh::TopicRecreated));
-    let halt = assign(Some((10, "sluice-plan/4:")), RULE, log).unwrap_err();
+    let halt = assign(Some((10, "sluice-plan/5:")), RULE, log).unwrap_err();
     assert_eq!(halt, Halt::NewerFormat);
 }
 

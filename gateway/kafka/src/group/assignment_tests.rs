@@ -133,7 +133,7 @@ fn a_partition_that_begins_anew_waits_for_the_sink_and_then_for_the_commit() {
 fn a_plan_of_a_newer_version_halts_a_partition_until_it_goes() {
     let (mut assignment, _reports, _) = assignment();
     let stats = ConsumerStats::default();
-    let newer = "sluice-plan/4:".to_owned();
+    let newer = "sluice-plan/5:".to_owned();
     let (given, orders) = bounded(16);
     assignment.orders = Box::new(move |order| given.try_send(order).map_err(TrySendError::into_inner));
     let (told, generations) = bounded(16);
@@ -358,6 +358,7 @@ fn a_partition_replays_until_a_range_ends_at_the_horizon() {
         cuts: vec![],
         parted: vec![],
         gaps: vec![],
+        doubtful_up_to: 0,
     };
     assignment.arrivals.arrive(vec![id(0)]);
     assignment.begin(id(0), &beginning(Some((0, plan.encode()))), &stats);

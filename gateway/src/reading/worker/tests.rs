@@ -62,6 +62,7 @@ fn replaying(worker: &mut Worker, partition: i32, bytes: usize) -> Reading {
         cuts: vec![],
         parted: vec![],
         gaps: vec![],
+        doubtful_up_to: 0,
     };
     let metadata = plan.encode();
     let committed = Committed { commit: Some((0, &metadata)), begin: 0, log: Log { start: 0, end: 90 } };

@@ -69,6 +69,7 @@ impl PartsFile {
             cuts: Vec::new(),
             parted: vec![Parted { range: *range, parts: parts.clone() }],
             gaps: Vec::new(),
+            doubtful_up_to: 0,
         };
         let replaced = whole_file::replace(&self.0, &name, plan.encode().as_bytes());
         replaced.map_err(|source| Fatal { action: "write", file: name, source })

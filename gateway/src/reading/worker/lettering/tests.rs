@@ -125,6 +125,7 @@ impl Bench {
                 cuts,
                 parted: vec![],
                 gaps: vec![],
+                doubtful_up_to: 0,
             }
             .encode()
         });

@@ -45,6 +45,7 @@ fn plan(offset: i64) -> Plan {
         cuts: Vec::new(),
         parted: Vec::new(),
         gaps: Vec::new(),
+        doubtful_up_to: 0,
     }
 }
 
