@@ -325,7 +325,9 @@ pub fn who_acts(code: Option<u32>) -> Actor {
         None | Some(NOT_THE_SERVERS | 381) => Actor::Network,
         Some(192..=195 | 291 | 497 | 512 | 516 | 720) => Actor::Access,
         // 62: every server knows the syntax of an INSERT; the message names a limit of the parser, such as max_query_size.
-        Some(36 | 62 | 115 | 158 | READONLY | 307 | 344 | 392 | 396 | 452 | 472 | 496 | 764) => Actor::Settings,
+        Some(36 | 62 | 115 | 158 | READONLY | 307 | 344 | 392 | 396 | 452 | 472 | 496 | 764) => {
+            Actor::Settings
+        }
         Some(243 | TOO_MANY_PARTS) => Actor::Server,
         // A body that arrives damaged twice was damaged on the way, or is not a frame at all.
         Some(40 | 271) => Actor::Program,

@@ -60,6 +60,12 @@ const SYNTAX_ERROR: u32 = 62;
 /// `TOO_MANY_ROWS`, `TOO_MANY_BYTES` and `TOO_MANY_ROWS_OR_BYTES`: a limit of the profile on what a query reads or answers.
 const LIMITS_EXCEEDED: [u32; 3] = [158, 307, 396];
 
+/// `TOO_MANY_COLUMNS`, `TOO_DEEP_AST` and `TOO_BIG_AST`: a limit of the profile on the text of a query.
+const TEXT_LIMITS_EXCEEDED: [u32; 3] = [161, 167, 168];
+
+/// `QUOTA_EXCEEDED`.
+const QUOTA_EXCEEDED: u32 = 201;
+
 /// What helps after this answer, as the end of a sentence; empty if that depends on more than the answer.
 fn remedy(code: Option<u32>, reason: &str) -> &'static str {
     match code {
@@ -68,6 +74,12 @@ fn remedy(code: Option<u32>, reason: &str) -> &'static str {
         }
         Some(SYNTAX_ERROR) if reason.contains("max_query_size") => {
             "; raise max_query_size in the profile of the gateway's user"
+        }
+        Some(QUOTA_EXCEEDED) => {
+            "; wait until the interval of this quota ends, or raise it for the gateway's user"
+        }
+        Some(code) if TEXT_LIMITS_EXCEEDED.contains(&code) => {
+            "; raise or remove this limit (max_columns_to_read, max_ast_depth, max_ast_elements or max_expanded_ast_elements) in the profile of the gateway's user"
         }
         Some(code) if LIMITS_EXCEEDED.contains(&code) => {
             "; raise or remove this limit (max_result_rows, max_result_bytes, max_rows_to_read or max_bytes_to_read) in the profile of the gateway's user"
@@ -112,6 +124,8 @@ mod tests {
                 "Limit for result exceeded, max rows: 1.00, current rows: 14.00",
                 "raise or remove this limit",
             ),
+            (168, "AST is too big. Maximum: 15", "max_ast_elements"),
+            (201, "Quota for user `u` for 3600s has been exceeded: queries = 2/1.", "raise it for"),
         ] {
             let text = text(code, reason);
             assert!(text.contains(reason) && text.contains(helps) && text.ends_with("user"), "{text}");

@@ -34,6 +34,11 @@ pub enum Error {
     /// A file system call failed.
     #[error("cannot {action} {path}: {source}")]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
+    /// There is no folder at the path.
+    #[error(
+        "there is no queue volume at {path}: mount it there, name its folder in queue.path, or set queue.mode to Disabled"
+    )]
+    Missing { path: PathBuf },
     /// Another process holds the volume.
     #[error(
         "the queue volume {path} is in use by another process; a volume belongs to one gateway at a time"
@@ -92,7 +97,10 @@ impl Volume {
         let lock_path = path.join(LOCK_FILE);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
-        let locked = options.open(&lock_path).map_err(failed("open or create", &lock_path))?;
+        let locked = options.open(&lock_path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::Missing { path: path.to_owned() },
+            _ => failed("open or create", &lock_path)(error),
+        })?;
         if flock(&locked, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(Error::InUse { path: path.to_owned() });
         }
@@ -194,6 +202,11 @@ mod tests {
         assert!(matches!(too_long, Err(Error::InUse { .. })));
         drop(claimed);
         std::fs::remove_dir_all(&path).unwrap();
+        let missing = Volume::claim(&path, &identity).unwrap_err();
+        assert!(
+            matches!(missing, Error::Missing { .. }) && missing.to_string().contains("queue.path"),
+            "{missing}"
+        );
     }
 
     #[test]

@@ -161,7 +161,12 @@ impl Sink {
         let mut report = self.each_server(Some(management), tell).await?;
         if report.columns.is_empty() {
             // For a missing table or database, the error has the server's own words.
-            report.columns = self.check_table().await?.columns.to_string();
+            report.columns = match self.check_table().await {
+                Err(Error::Probe(ProbeError::UnknownTable { endpoint, .. })) if report.created => {
+                    return Err(Error::Vanished { table: self.table_name(), endpoint });
+                }
+                fit => fit?.columns.to_string(),
+            };
         }
         Ok(report)
     }
@@ -234,7 +239,10 @@ impl Sink {
             report.statements.push(statement.clone());
         }
         let found = probe.found(spec).await.map_err(Error::Probe)?;
-        report.created |= was_missing && found.table.is_some();
+        if found.table.is_none() {
+            return Err(Error::Vanished { table: self.table_name(), endpoint: server });
+        }
+        report.created |= was_missing;
         self.take_down(report, &server, (&found, &differences(spec, &found)))
     }
 

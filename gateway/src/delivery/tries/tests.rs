@@ -86,7 +86,7 @@ fn what_follows_a_single_failure() {
         (failure(60, Class::Halt), "table"),
         (failure(516, Class::Halt), "access"),
         (failure(164, Class::Halt), "settings"),
-        (failure(62, Class::Halt), "program"),
+        (failure(62, Class::Halt), "settings"),
         (Failure { class: Class::Halt, code: None }, "network"),
         (Failure { class: Class::Split, code: None }, "split"),
         (failure(389, Class::Done), "settle"),

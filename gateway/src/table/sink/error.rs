@@ -92,6 +92,12 @@ pub enum Error {
     /// The table's engine accepts no rows, or does not store them.
     #[error("the table {table} is a {engine}: {why}")]
     Engine { table: String, engine: String, why: &'static str },
+    /// The table was created, and the next question did not find it.
+    #[error(
+        "the table {table} was created at {endpoint}, which now says that it does not exist: the address may lead to several servers with tables \
+         of their own; name each of them in sink.clickhouse.endpoints (replicas) or sink.clickhouse.shards"
+    )]
+    Vanished { table: String, endpoint: String },
     /// The tables of two shards differ, but rows are encoded once for all shards.
     #[error(
         "the table {table} differs between servers: at {servers} it has {columns}, at {first_servers} {first_columns}"
@@ -117,7 +123,7 @@ impl Error {
             | Self::ReadOnly { .. }
             | Self::Columns { .. } => Some("AuthFailed"),
             Self::Probe(ProbeError::UnknownDatabase { .. }) => Some("DatabaseMissing"),
-            Self::Probe(ProbeError::UnknownTable { .. }) => Some("TableMissing"),
+            Self::Probe(ProbeError::UnknownTable { .. }) | Self::Vanished { .. } => Some("TableMissing"),
             Self::Table { .. } | Self::ShardsDiffer { .. } => Some("ColumnMismatch"),
             Self::Probe(ProbeError::Other { .. })
             | Self::Credentials(_)
@@ -140,6 +146,7 @@ impl Error {
             self,
             Self::Table { .. }
                 | Self::Engine { .. }
+                | Self::Vanished { .. }
                 | Self::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. })
         )
     }
