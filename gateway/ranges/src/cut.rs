@@ -61,6 +61,8 @@ pub struct Closed {
     /// Whether an earlier owner may have sent a longer range of its messages: it was cut short, or Kafka has deleted the beginning of that
     /// range. Its rows may be inserted twice.
     pub doubtful: bool,
+    /// Ranges that begin below this offset are doubtful; 0 if none are.
+    pub doubtful_up_to: i64,
     /// Whether Kafka had lost messages of it. Another owner, who has read them, has other content under the same offsets.
     pub incomplete: bool,
     /// The rule in force.
@@ -257,9 +259,12 @@ impl Cutter {
     /// block.
     pub fn split(&mut self) -> Option<Closed> {
         (self.fill.messages > 0).then(|| {
-            let doubtful = self.is_replaying();
-            let closed = self.close(self.position, Cut::Split);
-            Closed { doubtful: closed.doubtful || doubtful, ..closed }
+            if self.is_replaying() {
+                // The ranges behind it begin elsewhere, too.
+                let next = doubtful_up_to(self.position, &self.planned, self.horizon);
+                self.doubtful_up_to = self.doubtful_up_to.max(next);
+            }
+            self.close(self.position, Cut::Split)
         })
     }
 
@@ -332,6 +337,7 @@ impl Cutter {
             fill: std::mem::take(&mut self.fill),
             content: std::mem::take(&mut self.content),
             doubtful,
+            doubtful_up_to: self.doubtful_up_to,
             incomplete: range.first < self.lost_up_to,
             rule: self.rule,
         }

@@ -185,7 +185,7 @@ impl Committed<'_> {
             planned,
             horizon,
             log_end: cut_off.map(|_| end),
-            doubtful_up_to: newly_doubtful.max(plan.doubtful_up_to),
+            doubtful_up_to: newly_doubtful.max(plan.doubtful_up_to.min(end)),
             switches: differs && !replaced,
         };
         Start { found: Found { fresh: None, overtaken, cut_off }, plan: Some(plan), beginning, replaced }

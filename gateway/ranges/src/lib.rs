@@ -250,6 +250,7 @@ impl Ranges {
         in_flight.decided = closed.decided;
         self.ahead.retain(|cut| *cut > range.next);
         self.partings.cut(range);
+        self.doubtful_up_to = self.doubtful_up_to.max(closed.doubtful_up_to);
         self.flight.push(in_flight);
         self.tail = range.next;
         Verdict::Recorded

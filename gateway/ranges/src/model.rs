@@ -55,6 +55,8 @@ enum Mistake {
     SendsUnproved,
     /// The age of a token is counted from this owner's first attempt.
     ForgetsTheAge,
+    /// The plan is read without the offset up to which ranges are doubtful.
+    ForgetsTheDoubt,
     /// Ranges that ended by time are taken over from the volume wherever they end.
     TakesCutsOverUnplanned,
     /// Ranges that were made by another rule are taken over from the volume.
@@ -231,6 +233,11 @@ fn an_owner_that_sends_unproved_is_noticed() {
 #[test]
 fn an_owner_that_forgets_the_age_of_a_token_is_noticed() {
     assert!(matches!(is_noticed(Mistake::ForgetsTheAge), Violation::Doubled { .. }));
+}
+
+#[test]
+fn an_owner_that_forgets_what_is_doubtful_is_noticed() {
+    assert!(matches!(is_noticed(Mistake::ForgetsTheDoubt), Violation::Doubled { .. }));
 }
 
 #[test]

@@ -17,15 +17,14 @@
 //! | varint | t0: seconds since 1970 |
 //! | varint | number of cuts, at most [`CUTS_MAX`] |
 //! | varints | cuts, ascending up to the horizon: the first − committed offset, then each − the one before; each at least 1 |
-//! | | formats 2 to 4: the ranges in parts, below |
-//! | | formats 3 and 4: the gaps, below |
-//! | varint | format 4: end of the doubtful ranges − committed offset, at least 1 |
+//! | | formats 2 and 3: the ranges in parts, below |
+//! | | format 3: the gaps, below |
 //! | 4 | xxh3-64 of all bytes before, its lower half, little-endian |
 //!
 //! A varint is LEB128 of at most 63 bits. The number behind the slash is the format's. It changes whenever an older program could misread
 //! the bytes. It is 1 for a plan without ranges in parts, which older programs can read; 2 for a plan with such ranges, which an older
-//! program would send whole; 3 for a plan with [gaps](super::gaps), which an older program would forget; and 4 for a plan with ranges
-//! whose beginning Kafka has deleted, which an older program would not count. The ranges in parts follow the cuts:
+//! program would send whole; and 3 for a plan with [gaps](super::gaps), which an older program would forget. The ranges in parts follow
+//! the cuts:
 //!
 //! | bytes | field |
 //! | --- | --- |
@@ -43,9 +42,13 @@
 //!
 //! | bytes | field |
 //! | --- | --- |
-//! | varint | number of gaps, at least 1 in format 3, and at most [`GAPS_MAX`]; of each: |
+//! | varint | number of gaps, at least 1 and at most [`GAPS_MAX`]; of each: |
 //! | varint | its first offset − the end of the one before, or − 0; at least 1 but for the first |
 //! | varint | its end − its first offset, at least 1 |
+//!
+//! If ranges are doubtful ([`Plan::doubtful_up_to`]), the last gap is a mark: it has one offset, [`DOUBT_MARK`] more than that one. An older
+//! program keeps it as a gap, which changes nothing: no partition has offsets there. With a format of its own, an older program would not read
+//! the partition, only because it cannot count.
 //!
 //! Limits: [`METADATA_BYTES_MAX`]. [`CUTS_MAX`] cuts, [`PARTED_MAX`] ranges in parts and [`GAPS_MAX`] gaps always fit.
 //!
@@ -75,8 +78,9 @@ const FORMAT: &str = "1";
 const FORMAT_PARTED: &str = "2";
 /// Plans with gaps, and possibly with ranges in parts.
 const FORMAT_GAPS: &str = "3";
-/// Plans with doubtful ranges, and possibly with gaps and ranges in parts.
-const FORMAT_DOUBTFUL: &str = "4";
+
+/// Lies behind every offset. Chosen: half of what an offset can be.
+const DOUBT_MARK: i64 = 1 << 62;
 
 /// Stands in front of a destination. Chosen at random. An earlier version reads it, and what follows, as part of the instance, which decides
 /// nothing.
@@ -179,21 +183,27 @@ impl Plan {
         if format != FORMAT {
             put_parted(&mut body, self.offset, &self.parted);
         }
-        if [FORMAT_GAPS, FORMAT_DOUBTFUL].contains(&format) {
-            put_gaps(&mut body, &self.gaps);
-        }
-        if format == FORMAT_DOUBTFUL {
-            put_varint(&mut body, distance(self.offset, self.doubtful_up_to));
+        if format == FORMAT_GAPS {
+            put_gaps(&mut body, &self.gaps_and_mark());
         }
         let check = check(&body);
         body.extend_from_slice(&check);
         format!("{MAGIC}{format}:{}", STANDARD_NO_PAD.encode(body))
     }
 
+    /// The gaps, and the mark that stands for doubtful ranges. It takes the place of the lowest gap if there are too many.
+    fn gaps_and_mark(&self) -> Vec<OffsetRange> {
+        let mut all = self.gaps.clone();
+        if self.doubtful_up_to > self.offset && self.doubtful_up_to < DOUBT_MARK - 1 {
+            let first = DOUBT_MARK + self.doubtful_up_to;
+            all.push(OffsetRange { first, next: first + 1 });
+        }
+        all.split_off(all.len().saturating_sub(GAPS_MAX))
+    }
+
     /// The oldest format that can express the plan.
     fn format(&self) -> &'static str {
-        match (self.parted.is_empty(), self.gaps.is_empty()) {
-            _ if self.doubtful_up_to > self.offset => FORMAT_DOUBTFUL,
+        match (self.parted.is_empty(), self.gaps_and_mark().is_empty()) {
             (_, false) => FORMAT_GAPS,
             (false, true) => FORMAT_PARTED,
             (true, true) => FORMAT,
@@ -204,7 +214,7 @@ impl Plan {
     pub fn decode(offset: i64, metadata: &str) -> Result<Self, Unread> {
         let rest = metadata.strip_prefix(MAGIC).ok_or(Unread::Foreign)?;
         let (format, text) = rest.split_once(':').ok_or(Unread::Damaged)?;
-        if ![FORMAT, FORMAT_PARTED, FORMAT_GAPS, FORMAT_DOUBTFUL].contains(&format) {
+        if ![FORMAT, FORMAT_PARTED, FORMAT_GAPS].contains(&format) {
             let newer = !format.is_empty() && format.bytes().all(|b| b.is_ascii_digit());
             return Err(if newer { Unread::Newer(Newer::Format) } else { Unread::Damaged });
         }
@@ -309,15 +319,9 @@ impl Fields<'_> {
         if format == FORMAT_PARTED && parted.is_empty() {
             return Err(Unread::Damaged);
         }
-        let has_gaps = [FORMAT_GAPS, FORMAT_DOUBTFUL].contains(&format);
-        let gaps = if has_gaps { self.gaps()? } else { Vec::new() };
-        if format == FORMAT_GAPS && gaps.is_empty() {
-            return Err(Unread::Damaged);
-        }
-        let doubtful_up_to = if format == FORMAT_DOUBTFUL { self.offset_above(offset)? } else { 0 };
-        if format == FORMAT_DOUBTFUL && doubtful_up_to == offset {
-            return Err(Unread::Damaged);
-        }
+        let mut gaps = if format == FORMAT_GAPS { self.gaps()? } else { Vec::new() };
+        let mark = gaps.pop_if(|gap| gap.first > DOUBT_MARK);
+        let doubtful_up_to = mark.map_or(0, |mark| mark.first - DOUBT_MARK);
         // A planned cut was read, and the horizon is at least as high; readers rely on that.
         if !self.0.is_empty() || cuts.last().is_some_and(|cut| *cut > horizon) {
             return Err(Unread::Damaged);
@@ -379,7 +383,7 @@ impl Fields<'_> {
 
     fn gaps(&mut self) -> Result<Vec<OffsetRange>, Unread> {
         let count = usize::try_from(self.varint()?).map_err(|_| Unread::Damaged)?;
-        if count > GAPS_MAX {
+        if count == 0 || count > GAPS_MAX {
             return Err(Unread::Damaged);
         }
         let mut gaps = Vec::with_capacity(count);

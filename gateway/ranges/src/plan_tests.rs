@@ -71,14 +71,19 @@ fn the_format_with_gaps_never_changes() {
 }
 
 #[test]
-fn the_format_with_doubtful_ranges_never_changes() {
-    let gaps = vec![OffsetRange { first: 40, next: 100 }];
-    let plan = Plan { gaps, doubtful_up_to: 108, ..small() };
-    let text = "sluice-plan/4:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB0AASg8CC66y8Q";
+fn doubtful_ranges_are_a_gap_behind_all_offsets_to_an_older_program() {
+    let gap = |first| OffsetRange { first, next: first + 1 };
+    let plan = Plan { gaps: vec![gap(40)], doubtful_up_to: 108, ..small() };
+    let text = "sluice-plan/3:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB0AAigBw4CAgICAgIBAAY8TEmg";
     assert_eq!(plan.encode(), text);
     assert_eq!(Plan::decode(100, text), Ok(plan.clone()));
-    let settled = Plan { doubtful_up_to: 100, ..plan };
-    assert!(settled.encode().starts_with("sluice-plan/3:"), "an older program can read it");
+    let to_an_older = Plan { gaps: vec![gap(40), gap(DOUBT_MARK + 108)], doubtful_up_to: 0, ..small() };
+    assert_eq!(to_an_older.encode(), text);
+    let settled = Plan { doubtful_up_to: 100, ..plan.clone() };
+    assert_eq!(settled.encode(), Plan { doubtful_up_to: 0, ..plan.clone() }.encode());
+    let many = Plan { gaps: [10, 20, 30, 40].map(gap).to_vec(), ..plan };
+    let kept = Plan { gaps: [20, 30, 40].map(gap).to_vec(), ..many.clone() };
+    assert_eq!(Plan::decode(100, &many.encode()), Ok(kept));
 }
 
 #[test]
@@ -110,7 +115,8 @@ fn the_largest_plan_fits_the_metadata() {
     let range = |n: i64| OffsetRange { first: far * (100 + 2 * n), next: far * (101 + 2 * n) };
     let parted = (0..3).map(|n| Parted { range: range(n), parts: parts.clone() }).collect();
     let gap = |n: i64| OffsetRange { first: far * (100 + 2 * n), next: far * (101 + 2 * n) };
-    let text = Plan { parted, gaps: (0..4).map(gap).collect(), doubtful_up_to: i64::MAX, ..plan }.encode();
+    let text =
+        Plan { parted, gaps: (0..4).map(gap).collect(), doubtful_up_to: DOUBT_MARK - 2, ..plan }.encode();
     assert!(text.len() <= METADATA_BYTES_MAX, "{}", text.len());
 }
 
@@ -154,7 +160,7 @@ fn a_cut_above_the_horizon_is_damage() {
 
 #[test]
 fn what_a_newer_program_wrote_is_newer() {
-    let body = "sluice-plan/5:whatever it likes";
+    let body = "sluice-plan/4:whatever it likes";
     assert_eq!(Plan::decode(1, body), Err(Unread::Newer(Newer::Format)));
     let rule_3 = framed(&[100, 3, 1, 1, 255, 255]);
     assert_eq!(Plan::decode(100, &rule_3), Err(Unread::Newer(Newer::Rule(3))));

@@ -61,6 +61,7 @@ impl SpooledRange {
             fill,
             content,
             doubtful: false,
+            doubtful_up_to: 0,
             incomplete: false,
             rule: self.rule,
         }

@@ -5,6 +5,7 @@ use super::*;
 mod cut_off;
 mod destinations;
 mod in_parts;
+mod overtaken;
 mod stands;
 
 const RULE: Rule = Rule { version: Version::After, bytes: 10, messages: 3 };
@@ -356,41 +357,8 @@ fn what_is_not_ours_is_a_fresh_start_and_what_is_newer_halts() {
     assert_eq!(foreign.overtaken.unwrap().lost, range(1, 3));
     let other_topic = Plan { topic_id: Some([1; 16]), ..plan(10, 14, &[]) }.encode();
     assert_eq!(fresh(10, &other_topic).fresh, Some(Fresh::TopicRecreated));
-    let halt = assign(Some((10, "sluice-plan/5:")), RULE, log).unwrap_err();
+    let halt = assign(Some((10, "sluice-plan/4:")), RULE, log).unwrap_err();
     assert_eq!(halt, Halt::NewerFormat);
-}
-
-#[test]
-fn what_kafka_lost_is_counted_and_what_it_makes_doubtful_is_named() {
-    let metadata = plan(10, 40, &[15, 30]).encode();
-    let found = |start| assign(Some((10, &metadata)), RULE, Log { start, end: 100 }).unwrap().2;
-    let overtaken = found(20).overtaken.unwrap();
-    assert_eq!((overtaken.lost, overtaken.doubtful), (range(10, 20), range(20, 30)));
-    assert_eq!(found(15).overtaken.unwrap().doubtful, range(15, 15), "it begins at a cut");
-    assert_eq!(found(35).overtaken.unwrap().doubtful, range(35, 40));
-    assert_eq!(found(50).overtaken.unwrap().doubtful, range(50, 50));
-}
-
-#[test]
-fn a_range_whose_beginning_kafka_deleted_is_doubtful_up_to_the_next_cut() {
-    let ends = |cuts: &[i64], start| {
-        let metadata = plan(10, 22, cuts).encode();
-        let (_, mut cutter, _) = assign(Some((10, &metadata)), RULE, Log { start, end: 100 }).unwrap();
-        let mut ends = Vec::new();
-        for offset in start..27 {
-            assert_eq!(cutter.offer(offset, 1), Offer::Take);
-            ends.extend(cutter.take(offset, Some(b"x")).map(|closed| (closed.range.next, closed.doubtful)));
-        }
-        ends
-    };
-    assert_eq!(ends(&[16], 15), [(16, true), (19, false), (22, false), (25, false)]);
-    assert_eq!(
-        ends(&[15, 16], 15),
-        [(16, false), (19, false), (22, false), (25, false)],
-        "it begins at a cut"
-    );
-    // The size rule would end ranges of three at 13, 16, 19 and 22.
-    assert_eq!(ends(&[], 14), [(17, true), (20, true), (23, true), (26, false)]);
 }
 
 #[test]

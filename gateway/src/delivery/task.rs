@@ -354,12 +354,15 @@ impl Shards {
     }
 
     /// The shard of a block: the one that its range has always gone to, if that still exists. The rows of a block that an earlier owner may
-    /// have sent to other servers than the shard has now, or into another table, count as possibly doubled once they are stored.
+    /// have sent to other servers than the shard has now, into another table, or in a longer range, count as possibly doubled once they are
+    /// stored.
     pub fn of(&self, ready: &mut Ready) -> Arc<Shard> {
         let (block, release) = (&ready.sealed.block, &ready.release);
         let shard = &self.shards[self.route.place_of(release.routing_epoch, &block.id)];
         if self.route.may_be_elsewhere(release, &block.id, |then| shard.sink().is_at(then)) {
             shard.say_moved(block);
+            ready.rows_elsewhere = block.rows;
+        } else if block.is_doubtful {
             ready.rows_elsewhere = block.rows;
         }
         shard.clone()

@@ -321,7 +321,7 @@ impl Tries {
             }
             // Other causes than this block may use up the memory. A whole block under its token duplicates nothing, so it waits until the
             // token is too old to be relied on, or the server has refused it for its content alone.
-            (Fate::Unknown, Some(Cut::Split)) if !self.is_too_old(at.now, at) && !self.is_futile() => {
+            (Fate::Unknown, Some(Cut::Split)) if !self.is_too_old(at.now, at) && !self.is_futile(at) => {
                 self.again(Replica::Another, at)
             }
             (Fate::Unknown, cut) => {
@@ -336,7 +336,7 @@ impl Tries {
     pub fn indivisible(&self, at: &At) -> Next {
         match self.last.and_then(|failure| failure.code) {
             Some(158 | 307 | 396) => self.halt(Actor::Settings, at),
-            Some(173 | 241 | 776..=778) => self.halt(Actor::Server, at),
+            code if needs_memory(code) => self.halt(Actor::Server, at),
             _ => Next::Bisect { may_double: false },
         }
     }
@@ -357,9 +357,12 @@ impl Tries {
         self.described.is_some_and(|seen| at.now.saturating_sub(seen) <= TABLE_FRESH_MAX)
     }
 
-    /// Whether the server has refused the whole block several times for its content, such as too many partitions: it will not take it.
-    fn is_futile(&self) -> bool {
-        self.alike >= IN_DOUBT_TRIES_MAX && self.last.is_some_and(|failure| failure.class == Class::Split)
+    /// Whether the server has refused the whole block several times for its content, such as too many partitions: it will not take it. With
+    /// views, one of them may have refused what the table has stored.
+    fn is_futile(&self, at: &At) -> bool {
+        let is_content =
+            |failure: Failure| !needs_memory(failure.code) && self.class_now(failure, at) == Class::Split;
+        !self.views && self.alike >= IN_DOUBT_TRIES_MAX && self.last.is_some_and(is_content)
     }
 
     /// Whether a try that begins at `when` might end after the token was forgotten.
@@ -399,6 +402,11 @@ fn parts_or_again(cut: Option<Cut>, may_double: bool) -> Next {
         Some(Cut::Split) => Next::Split { may_double },
         None => Next::SendAgain { after: Duration::ZERO, replica: Replica::Same, may_double },
     }
+}
+
+/// Whether the server had too little memory for the block at that time.
+fn needs_memory(code: Option<u32>) -> bool {
+    matches!(code, Some(173 | 241 | 776..=778))
 }
 
 /// Where to try after a failure. Another server may succeed if the cause is the server alone, but not if it is the block, or something that

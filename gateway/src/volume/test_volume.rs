@@ -57,6 +57,7 @@ pub(crate) fn sealed_in(mut chunks: Chunks, pool: &Pool, first: i64, is_enqueued
         id,
         generation: Generation(1),
         range,
+        is_doubtful: false,
         rows: 7,
         account,
         messages: MessageRows::kept(vec![1, 2, 3]),

@@ -127,6 +127,7 @@ impl Case {
             fill: Fill::default(),
             content: Content::default(),
             doubtful: false,
+            doubtful_up_to: 0,
             incomplete: false,
             rule: sluice_ranges::Rule::of(&sluice_gateway_config::Insert::default()),
         };

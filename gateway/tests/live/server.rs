@@ -284,6 +284,7 @@ fn frames_with(scratch: &mut Scratch, message: &[u8], origin: Origin<'_>) -> Vec
         fill: Fill { messages: 1, bytes: message.len() as u64 },
         content: Content::of([Some(message)]),
         doubtful: false,
+        doubtful_up_to: 0,
         incomplete: false,
         rule: sluice_ranges::Rule::of(&Insert::default()),
     };

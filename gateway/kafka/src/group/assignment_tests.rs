@@ -35,7 +35,17 @@ fn beginning(commit: Option<(i64, String)>) -> Beginning {
 fn closed(range: OffsetRange) -> Closed {
     let (fill, content) = (Fill::default(), Content::default());
     let decided = range.next;
-    Closed { range, cut: Cut::Time, decided, fill, content, doubtful: false, incomplete: false, rule: RULE }
+    Closed {
+        range,
+        cut: Cut::Time,
+        decided,
+        fill,
+        content,
+        doubtful: false,
+        doubtful_up_to: 0,
+        incomplete: false,
+        rule: RULE,
+    }
 }
 
 #[test]
@@ -133,7 +143,7 @@ fn a_partition_that_begins_anew_waits_for_the_sink_and_then_for_the_commit() {
 fn a_plan_of_a_newer_version_halts_a_partition_until_it_goes() {
     let (mut assignment, _reports, _) = assignment();
     let stats = ConsumerStats::default();
-    let newer = "sluice-plan/5:".to_owned();
+    let newer = "sluice-plan/4:".to_owned();
     let (given, orders) = bounded(16);
     assignment.orders = Box::new(move |order| given.try_send(order).map_err(TrySendError::into_inner));
     let (told, generations) = bounded(16);

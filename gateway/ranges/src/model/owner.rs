@@ -94,6 +94,7 @@ fn misread(offset: i64, metadata: &str, settings: &Settings, mistake: Option<Mis
         Some(Mistake::SwitchesAtOnce) => plan.rule = settings.rule,
         Some(Mistake::ForgetsTheRoute) => plan.routing_epoch = settings.routing_epoch,
         Some(Mistake::ForgetsTheAge) => plan.t0 = u64::MAX >> 2,
+        Some(Mistake::ForgetsTheDoubt) => plan.doubtful_up_to = 0,
         _ => {}
     }
     plan.encode()

@@ -1,5 +1,7 @@
 //! Tables of failures and the steps that follow.
 
+mod futile;
+
 use super::*;
 use proptest::prelude::*;
 
@@ -279,28 +281,6 @@ fn the_last_wait_ends_while_the_token_is_still_good() {
         panic!("not sent again")
     };
     assert_eq!(after, 5 * second);
-}
-
-#[test]
-fn a_block_in_doubt_that_the_server_refuses_for_its_content_goes_in_parts_after_some_tries() {
-    let next = |failure| {
-        let mut tries = Tries::inherited(false, NOW);
-        let mut names = Vec::new();
-        for _ in 0..IN_DOUBT_TRIES_MAX {
-            tries.failed(failure, &at(NOW));
-            names.push(name(tries.told(Fate::Unknown, &at(NOW))));
-        }
-        names
-    };
-    let parts =
-        ["again elsewhere", "again elsewhere", "again elsewhere", "again elsewhere", "split, maybe twice"];
-    assert_eq!(next(failure(252, Class::Split)), parts);
-    // Memory may be free later.
-    let mut waiting = Tries::inherited(false, NOW);
-    for _ in 0..2 * PRESSURE_TRIES_MAX {
-        waiting.failed(MEMORY, &at(NOW));
-    }
-    assert_eq!(name(waiting.told(Fate::Unknown, &at(NOW))), "again elsewhere");
 }
 
 #[test]

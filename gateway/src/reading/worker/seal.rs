@@ -86,13 +86,12 @@ impl Worker {
         let Place { id, generation, .. } = reading.place.clone();
         let rows = sealed.as_ref().map_or(0, |block| block.rows);
         let has_rows = rows > 0;
-        if closed.doubtful {
-            self.parts.metrics.guarantee.possible_duplicate_rows.inc_by(rows);
+        if closed.doubtful && has_rows {
             let OffsetRange { first, next } = closed.range;
             tracing::warn!(
                 partition = %id, first, next, rows,
                 "an earlier owner of the partition may have inserted these rows in a longer range, whose token is not known: they may be in \
-                 the table twice (possible_duplicate_rows_total)"
+                 the table twice, and count in possible_duplicate_rows_total once they are inserted"
             );
         }
         // The block is sent first: a release of the partition must not overtake it.
