@@ -25,8 +25,8 @@ pub struct ReasonMemory {
     heard: HashMap<Gateway, Heard>,
 }
 
-/// The reasons at this look, by ordinal, of gateways that have had one for a minute. A gateway that does not answer keeps its last reason; if it
-/// has none, that is the reason.
+/// The reasons at this look, by ordinal, of gateways that have had one for a minute. A gateway that does not answer keeps its last reason. If it
+/// has none, the reason is that it does not answer.
 pub fn hear(
     memory: &mut ReasonMemory,
     look: Option<&Look>,

@@ -6,7 +6,7 @@
 //!   manager has it. What is left of an object may lack fields that it requires, and then the API server refuses every apply.
 
 use serde_json::Value;
-use sluice_crds::TracePipelineStatus;
+use sluice_crds::{TracePipelineStatus, status::condition};
 
 /// The fields of what was written that are not in what was stored, as JSON pointers.
 pub fn dropped_fields(written: &TracePipelineStatus, stored: &TracePipelineStatus) -> Vec<String> {
@@ -15,8 +15,15 @@ pub fn dropped_fields(written: &TracePipelineStatus, stored: &TracePipelineStatu
     found
 }
 
-/// The merge patch that removes what is in `stored` and not in `written`; `None` if there is nothing of the kind. Entries of lists are left: conditions
-/// of other controllers may be among them.
+/// Lists of the status whose entries have a key, by which server-side apply merges them.
+const KEYED_LISTS: [(&str, &str); 3] = [("conditions", "type"), ("topics", "name"), ("memoryResizes", "pod")];
+
+/// Whether a condition is one of the operator's. Other controllers may add theirs.
+pub fn is_own(condition: &str) -> bool {
+    condition::ALL.contains(&condition) || condition == condition::EDGE_READY
+}
+
+/// The merge patch that removes what is in `stored` and not in `written`; `None` if there is no such field. Conditions of other controllers stay.
 pub fn removal(stored: &TracePipelineStatus, written: &TracePipelineStatus) -> Option<Value> {
     let mut patch = Value::Null;
     for pointer in dropped_fields(stored, written) {
@@ -27,6 +34,21 @@ pub fn removal(stored: &TracePipelineStatus, written: &TracePipelineStatus) -> O
         let mut at = &mut patch["status"];
         for field in fields {
             at = &mut at[field];
+        }
+    }
+    let json = |status| serde_json::to_value(status).unwrap_or_default();
+    let (stored, written) = (json(stored), json(written));
+    for (list, key) in KEYED_LISTS {
+        let (Some(stored), Some(written)) = (stored[list].as_array(), written[list].as_array()) else {
+            continue;
+        };
+        let is_left = |entry: &&Value| written.iter().all(|known| known[key] != entry[key]);
+        let (own, foreign): (Vec<&Value>, Vec<&Value>) = stored
+            .iter()
+            .filter(is_left)
+            .partition(|entry| list != "conditions" || entry[key].as_str().is_some_and(is_own));
+        if !own.is_empty() {
+            patch["status"][list] = written.iter().chain(foreign).cloned().collect();
         }
     }
     (!patch.is_null()).then_some(patch)
@@ -129,5 +151,10 @@ mod tests {
         };
         let expected = json!({"status": {"schemaJob": null, "scaling": {"drain": null}}});
         assert_eq!(removal(&stored, &written), Some(expected));
+        // Of a condition of the operator's, only the type may be left, which the definition refuses.
+        let conditions = vec![condition("Approved"), condition("EdgeReady"), condition("Ready")];
+        let patch = removal(&TracePipelineStatus { conditions, ..written.clone() }, &written).unwrap();
+        let types = patch["status"]["conditions"].as_array().unwrap().iter().map(|one| one["type"].clone());
+        assert_eq!(types.collect::<Vec<_>>(), ["Ready", "Approved"]);
     }
 }

@@ -1,7 +1,7 @@
 //! Writes a pipeline's status when it changes.
 
 use super::{
-    dropped_fields::{dropped_fields, removal, without},
+    dropped_fields::{dropped_fields, is_own, removal, without},
     events::status_changed,
 };
 use crate::world::{World, cache::find, error::Error, memory::Key};
@@ -12,7 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 use sluice_crds::{TracePipeline, TracePipelineStatus};
 use std::time::Instant;
-use tracing::info;
+use tracing::{debug, info};
 
 /// Field manager of the status.
 pub const STATUS: &str = "sluice-operator/status";
@@ -73,12 +73,20 @@ async fn apply(
         }
         stored => stored?,
     };
-    let cleaned = remove_foreign(api, &stored, status).await?;
-    Ok(cleaned.unwrap_or(stored).status.unwrap_or_default())
+    // The status is written: the next reconcile tries again to remove what is left.
+    let cleaned = match remove_foreign(api, &stored, status).await {
+        Ok(Some(cleaned)) => cleaned,
+        Ok(None) => stored,
+        Err(error) => {
+            debug!(pipeline = %name, %error, "cannot remove what another client has written into the status");
+            stored
+        }
+    };
+    Ok(cleaned.status.unwrap_or_default())
 }
 
-/// Removes from the status what the operator does not write there; `None` if there is nothing of the kind. Fails with a conflict if the pipeline
-/// has changed since.
+/// Removes from the status what the operator does not write there; `None` if there is no such field. Fails with a conflict if the pipeline has
+/// changed since.
 async fn remove_foreign(
     api: &Api<TracePipeline>,
     seen: &TracePipeline,
@@ -114,10 +122,12 @@ fn is_worth_writing(
     after: &TracePipelineStatus,
     may_write_lag: impl FnOnce() -> bool,
 ) -> bool {
-    if before == after {
+    let mut before = before.clone();
+    before.conditions.retain(|condition| is_own(&condition.type_));
+    if before == *after {
         return false;
     }
-    with_moving_parts_of(after, before.clone()) != *after || may_write_lag()
+    with_moving_parts_of(after, before) != *after || may_write_lag()
 }
 
 /// Copies the values that change all the time from `after`: lag, queue, guarantee, and the inputs of scaling, but not its decisions.
@@ -171,6 +181,15 @@ pub(super) mod tests {
         assert!(is_written(&status(reason::RUNNING, 20), true));
         assert!(!is_written(&status(reason::RUNNING, 20), false));
         assert!(is_written(&status(reason::PROGRESSING, 20), false));
+    }
+
+    #[test]
+    fn a_condition_of_another_controller_causes_no_write() {
+        let running = status(reason::RUNNING, 10);
+        let mut with_another = running.clone();
+        let another = Condition { type_: "Approved".to_owned(), ..running.conditions[0].clone() };
+        with_another.conditions.insert(0, another);
+        assert!(!is_worth_writing(&with_another, &running, || true));
     }
 
     #[test]

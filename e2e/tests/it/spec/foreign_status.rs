@@ -1,4 +1,4 @@
-//! What another client writes into a pipeline's status does not stay there, and keeps nothing from working.
+//! The operator removes what another client writes into the status of a pipeline, and goes on writing its own.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Seen, until};
