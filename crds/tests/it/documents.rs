@@ -1,4 +1,4 @@
-//! Documents name fields that there are.
+//! Documents name fields and alerts that there are.
 
 use crate::{connections, schema};
 use serde_json::Value;
@@ -108,5 +108,32 @@ fn a_field_that_there_is_not_is_found() {
     ] {
         assert_eq!(named(text).all(|name| is_known(name, &known)), is_right, "{text}");
         assert_eq!(named(text).count(), 1, "{text}");
+    }
+}
+
+/// What is called as alerts are: `Sluice`, and words that begin with a capital letter.
+fn alerts_named(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| {
+        word.strip_prefix("Sluice").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+    })
+}
+
+#[test]
+fn documents_name_alerts_that_there_are() {
+    let read = |file: &str| fs::read_to_string(format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let rules = read("config/prometheus/rules.yaml");
+    let alerts: BTreeSet<&str> =
+        rules.lines().filter_map(|line| line.trim_start().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() > 20, "{alerts:?}");
+    let documents = DOCUMENTS.iter().chain(&["charts/sluice/README.md", "config/prometheus/METRICS.md"]);
+    for document in documents {
+        let wrong: Vec<_> = alerts_named(&read(document))
+            .filter(|alert| !alerts.contains(alert))
+            .map(str::to_owned)
+            .collect();
+        assert!(
+            wrong.is_empty(),
+            "{document} names alerts that config/prometheus/rules.yaml does not have: {wrong:?}"
+        );
     }
 }

@@ -309,6 +309,11 @@ impl TableColumns {
         Self { resource: set(), span: set(), event: set(), link: set(), ..Self::default() }
     }
 
+    /// Whether a set of attributes is in a `JSON` column.
+    pub fn has_json(&self) -> bool {
+        [&self.resource, &self.span, &self.event, &self.link].iter().any(|set| set.layout() == Layout::Json)
+    }
+
     /// With these optional columns, the scope's attributes in the layout of the resource's.
     #[must_use]
     pub fn with_optional(self, optional: OptionalColumns) -> Self {

@@ -28,23 +28,13 @@ const NO_SETTING: &str = "decompress";
 /// The settings that limit the memory of a query, and of all queries of a user. 0: no limit.
 const MEMORY_LIMITS: [&str; 2] = ["max_memory_usage", "max_memory_usage_for_user"];
 
-/// What does not exist yet and is to be created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Creates {
-    /// The table.
-    Table,
-    /// The database and the table.
-    Database,
-}
-
-impl Creates {
-    /// The grants that it takes, and the one for rows afterwards, as a statement `GRANT` has them.
-    pub fn grants(self, database: &str, table: &str) -> String {
-        match self {
-            Self::Table => format!("CREATE TABLE, INSERT ON {}", table_name(database, table)),
-            Self::Database => format!("CREATE DATABASE, CREATE TABLE, INSERT ON {}.*", identifier(database)),
-        }
-    }
+/// The grants that it takes to create a missing table, by `CREATE DATABASE IF NOT EXISTS` and `CREATE TABLE`, and to insert into it: as a statement
+/// `GRANT` has them.
+pub fn grants_to_create(database: &str, table: &str) -> [String; 2] {
+    [
+        format!("CREATE DATABASE ON {}.*", identifier(database)),
+        format!("CREATE TABLE, INSERT ON {}", table_name(database, table)),
+    ]
 }
 
 #[derive(Debug, Row, Deserialize)]
@@ -127,15 +117,20 @@ impl Probe {
             == 1)
     }
 
-    /// Whether the user may create the table, which does not exist, and insert into it.
+    /// The grants of [`grants_to_create`] that the user lacks.
     ///
     /// # Errors
     /// [`ProbeError`] if no server answers, or the server does not support the query.
-    pub async fn may_create(&self, table: &str, creates: Creates) -> Result<bool, ProbeError> {
-        let question = format!("CHECK GRANT {}", creates.grants(&self.database, table));
-        let answer = self.client().query_raw(&question).fetch_one::<u8>();
+    pub async fn lacks_to_create(&self, table: &str) -> Result<Vec<String>, ProbeError> {
         let action = format!("checking the grants to create {}", table_name(&self.database, table));
-        Ok(self.within(PROBE_TIMEOUT, &action, answer).await? == 1)
+        let mut lacks = Vec::new();
+        for grants in grants_to_create(&self.database, table) {
+            let answer = self.client().query_raw(&format!("CHECK GRANT {grants}")).fetch_one::<u8>();
+            if self.within(PROBE_TIMEOUT, &action, answer).await? != 1 {
+                lacks.push(grants);
+            }
+        }
+        Ok(lacks)
     }
 
     /// The user's setting `readonly`: 0, or 1 or 2 with which no INSERT is accepted.

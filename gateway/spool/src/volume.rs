@@ -35,9 +35,7 @@ pub enum Error {
     #[error("cannot {action} {path}: {source}")]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
     /// There is no folder at the path.
-    #[error(
-        "there is no queue volume at {path}: mount it there, name its folder in queue.path, or set queue.mode to Disabled"
-    )]
+    #[error("there is no queue volume at {path}: mount it there, or name its folder in queue.path")]
     Missing { path: PathBuf },
     /// Another process holds the volume.
     #[error(

@@ -6,9 +6,10 @@ use crate::{
     table::sink::{self, NarrowMemory, Sink, shards},
 };
 use serde::Serialize;
-use sluice_clickhouse::{durability::UNKNOWN, probe_error::ProbeError, rehearsal::Creates, ttl::AtOnce};
+use sluice_clickhouse::{durability::UNKNOWN, probe_error::ProbeError, ttl::AtOnce};
 use sluice_gateway_config::{
-    CheckedConfig, ClickHouse, Commit, DeadLetter, GatewayConfig, Kafka, OnMissing, SchemaManagement, Sizing,
+    CheckedConfig, ClickHouse, Commit, DeadLetter, GatewayConfig, Kafka, Layout, OnMissing, SchemaManagement,
+    Sizing,
     budget::{Budget, smallest_limit},
 };
 use sluice_kafka::{
@@ -173,6 +174,7 @@ async fn check_sink(
 ) -> Result<(), sink::Error> {
     findings.found.push(format!("ClickHouse {} at {}", sink.server_version().await?, sink.servers_named()));
     let name = format!("{}.{}", clickhouse.database, clickhouse.table);
+    let block_bytes_max = clickhouse.insert.max_bytes.get();
     match sink.check_table().await {
         Ok(fit) => {
             findings.found.push(format!("table {name} fits: {}", fit.columns.text()));
@@ -181,7 +183,8 @@ async fn check_sink(
             findings.problems.extend(
                 obstacles.into_iter().map(|error| format!("sink.clickhouse: no INSERT can succeed: {error}")),
             );
-            findings.narrow_memory(sink.narrow_memory(clickhouse.insert.max_bytes.get()).await);
+            let has_json = fit.columns.has_json();
+            findings.narrow_memory(sink.narrow_memory(block_bytes_max, has_json).await);
             findings.promise(&promised(sink, is_compacted).await);
             findings.found.push(format!("durability {}", durability(sink).await));
             findings.acts_at_once(&sink.acting_at_once().await.unwrap_or_default());
@@ -190,19 +193,19 @@ async fn check_sink(
                 report.messages().into_iter().map(|message| format!("sink.clickhouse.schema: {message}"));
             findings.warnings.extend(differences);
         }
-        Err(sink::Error::Probe(
-            error @ (ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. }),
-        )) if may_create(clickhouse.schema.management) => {
-            let is_database = matches!(error, ProbeError::UnknownDatabase { .. });
-            let creates = if is_database { Creates::Database } else { Creates::Table };
-            let obstacles = sink.obstacles_to_create(creates).await;
+        Err(sink::Error::Probe(ProbeError::UnknownTable { .. } | ProbeError::UnknownDatabase { .. }))
+            if may_create(clickhouse.schema.management) =>
+        {
+            let obstacles = sink.obstacles_to_create().await;
             if obstacles.is_empty() {
                 findings
                     .found
                     .push(format!("table {name} does not exist; `sluice-gateway ddl apply` creates it"));
             }
             findings.problems.extend(obstacles.into_iter().map(|error| format!("sink.clickhouse: {error}")));
-            findings.narrow_memory(sink.narrow_memory(clickhouse.insert.max_bytes.get()).await);
+            let schema = &clickhouse.schema;
+            let has_json = schema.preset.is_some() || schema.layout.unwrap_or_default() == Layout::Json;
+            findings.narrow_memory(sink.narrow_memory(block_bytes_max, has_json).await);
         }
         Err(error) => return Err(error),
     }

@@ -161,12 +161,7 @@ impl Sink {
         let mut report = self.each_server(Some(management), tell).await?;
         if report.columns.is_empty() {
             // For a missing table or database, the error has the server's own words.
-            report.columns = match self.check_table().await {
-                Err(Error::Probe(ProbeError::UnknownTable { endpoint, .. })) if report.created => {
-                    return Err(Error::Vanished { table: self.table_name(), endpoint });
-                }
-                fit => fit?.columns.to_string(),
-            };
+            report.columns = self.check_table().await?.columns.to_string();
         }
         Ok(report)
     }

@@ -59,8 +59,8 @@ pub enum Error {
     Grant { endpoint: String, table: String, user: String },
     /// The user may not create the table that is missing.
     #[error(
-        "the table {table} does not exist, and the user {user} may not create it at {endpoint}: GRANT {grants} TO {user}; or have another \
-         user run the statements of `sluice-gateway ddl print`"
+        "the table {table} does not exist, and the user {user} may not create it at {endpoint}: {grants}; or have another user run the \
+         statements of `sluice-gateway ddl print`"
     )]
     Create { endpoint: String, table: String, user: String, grants: String },
     /// The user's profile refuses every INSERT, whatever grants the user has.

@@ -4,7 +4,7 @@ use super::{
     Error, Sink,
     error::{QUOTA_EXCEEDED, refused_setting},
 };
-use sluice_clickhouse::{column::TableColumns, outcome::Class, probe::Probe, rehearsal::Creates};
+use sluice_clickhouse::{column::TableColumns, outcome::Class, probe::Probe};
 
 /// The query id of the INSERT without rows.
 const NO_ROWS_ID: &str = "sluice-check-no-rows";
@@ -13,9 +13,9 @@ const NO_ROWS_ID: &str = "sluice-check-no-rows";
 /// attributes each were refused with 8 MB and taken with 16 MB.
 const BLOCK_MEMORY_MIN: u64 = 2;
 
-/// The memory without which a server stores not even one row in a table that Sluice creates, in bytes. Measured with 26.7 and the JSON layout:
-/// an INSERT of one row was refused with 9,000,000 bytes, most of which its compressors took, and taken with 9,500,000. Each partition of the table
-/// that a block has rows for takes that much.
+/// The memory without which a server refuses every INSERT into a table that Sluice creates in the JSON layout, in bytes. Measured with 26.7: an
+/// INSERT of one row was refused with 9,000,000 bytes, most of which its compressors took, and taken with 9,500,000. Each partition of the table
+/// that a block has rows for takes that much. Tables of maps take less.
 const ROW_MEMORY_MIN: u64 = 9_500_000;
 
 /// The partitions (days) that the memory is to suffice for. Chosen: today, the day before around midnight, and two of late spans.
@@ -26,7 +26,7 @@ const PARTITIONS: u64 = 4;
 pub struct NarrowMemory {
     /// The setting, the user, what follows and what helps.
     pub text: String,
-    /// Whether not even one row fits; otherwise the gateway inserts blocks in parts, which costs many INSERTs.
+    /// Whether no INSERT can be expected to succeed. Otherwise the gateway inserts blocks in parts, which costs many INSERTs.
     pub refuses_all: bool,
 }
 
@@ -63,37 +63,37 @@ impl Sink {
         obstacles
     }
 
-    /// The causes for which the table, and the database if that is missing too, cannot be created, or for which no INSERT into it would succeed, from
-    /// each server.
-    pub async fn obstacles_to_create(&self, creates: Creates) -> Vec<Error> {
+    /// The causes for which the missing table cannot be created, or for which no INSERT into it would succeed, from each server.
+    pub async fn obstacles_to_create(&self) -> Vec<Error> {
         let mut obstacles = Vec::new();
         for probe in &self.probes {
             if let Err(error) = probe.allows_settings(self.insert_timeout, &self.insert_settings).await {
                 obstacles.push(refused_setting(error));
                 continue;
             }
-            match probe.may_create(&self.table, creates).await {
-                Ok(true) => {}
-                Ok(false) => obstacles.push(self.may_not_create(probe, creates).await),
+            match probe.lacks_to_create(&self.table).await {
+                Ok(lacks) if lacks.is_empty() => {}
+                Ok(lacks) => obstacles.push(self.may_not_create(probe, &lacks).await),
                 Err(error) => obstacles.push(Error::Probe(error)),
             }
         }
         obstacles
     }
 
-    /// The user's memory limits with which the server refuses a block of this size. Servers that do not answer are left out.
-    pub async fn narrow_memory(&self, block_bytes_max: u64) -> Vec<NarrowMemory> {
+    /// The user's memory limits with which the server refuses a block of this size, for a table with `JSON` columns or without. Servers that do not
+    /// answer are left out.
+    pub async fn narrow_memory(&self, block_bytes_max: u64, has_json: bool) -> Vec<NarrowMemory> {
         let mut found = Vec::new();
         let enough = block_bytes_max * BLOCK_MEMORY_MIN + PARTITIONS * ROW_MEMORY_MIN;
         for probe in &self.probes {
             let limits = probe.memory_limits(&self.insert_settings).await.unwrap_or_default();
             for (setting, bytes) in limits.into_iter().filter(|(_, bytes)| *bytes < enough) {
-                let refuses_all = bytes < ROW_MEMORY_MIN;
+                let refuses_all = has_json && bytes < ROW_MEMORY_MIN;
                 let (user, endpoint) = (&self.credentials.user, probe.endpoint());
                 let text = if refuses_all {
                     format!(
-                        "{setting} of the user {user} at {endpoint} is {bytes} bytes, with which the server may store not even one row: an INSERT \
-                         into a table that Sluice creates needs {ROW_MEMORY_MIN}; raise it to at least {enough} bytes"
+                        "{setting} of the user {user} at {endpoint} is {bytes} bytes, and an INSERT of one row into a table with JSON columns needs \
+                         {ROW_MEMORY_MIN}: the server refuses every INSERT; raise it to at least {enough} bytes"
                     )
                 } else {
                     format!(
@@ -130,12 +130,12 @@ impl Sink {
         }
     }
 
-    /// As [`Sink::may_not_insert`], for the statement that creates the table.
-    async fn may_not_create(&self, probe: &Probe, creates: Creates) -> Error {
+    /// As [`Sink::may_not_insert`], for the statements that create the table.
+    async fn may_not_create(&self, probe: &Probe, lacks: &[String]) -> Error {
         match self.may_not_insert(probe).await {
             Error::Grant { endpoint, table, user } => {
-                let grants = creates.grants(&self.database, &self.table);
-                Error::Create { endpoint, table, user, grants }
+                let grants: Vec<_> = lacks.iter().map(|grants| format!("GRANT {grants} TO {user}")).collect();
+                Error::Create { endpoint, table, user, grants: grants.join("; ") }
             }
             readonly => readonly,
         }
