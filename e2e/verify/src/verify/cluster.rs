@@ -21,6 +21,9 @@ use super::{Skip, VerifyArgs};
 /// threads, tests that must run alone would start before others.
 const END_TO_END_THREADS: &str = "128";
 
+/// Threads of the live tests: they wait for servers and for gateways that they start, and both servers have two cores with them.
+const LIVE_THREADS: &str = "4";
+
 /// Where tests run.
 pub struct OnStack<'a> {
     args: &'a VerifyArgs,
@@ -96,6 +99,7 @@ impl OnStack<'_> {
         let mut command = cargo(&["test", "--no-fail-fast", "--workspace", "--test", "live"]);
         self.name_servers(&mut command);
         command.env(clickhouse_connect::FOLDER_VARIABLE, clickhouse_connect::path()?);
+        command.env("RUST_TEST_THREADS", LIVE_THREADS);
         Ok(command)
     }
 
