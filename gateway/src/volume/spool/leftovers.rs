@@ -402,13 +402,8 @@ impl LeftBlock {
         BlockFacts { range: self.range(), cluster: self.cluster(), is_enqueued: self.is_enqueued() }
     }
 
-    /// Whether its rows may be stored under another token, because an earlier owner may have sent its messages in another range; or on another
-    /// shard than its current one, because it may have been sent and the destination was not recorded.
+    /// Whether it may be on another shard than its current one: it may have been sent, and the destination was not recorded.
     pub fn may_be_elsewhere(&self, route: Route) -> bool {
-        let is_certain = self.spool_metadata.as_ref().is_none_or(|metadata| metadata.kept.is_some());
-        if self.is_enqueued() && !is_certain {
-            return true;
-        }
         let may_be_sent = self.is_marked() || (self.is_enqueued() && self.sent != Sent::Sole);
         may_be_sent && self.head.routing_epoch.is_none() && route.shards() > 1
     }
@@ -481,7 +476,7 @@ fn sealed(
         generation,
         range: OffsetRange { first: head.first, next: head.next },
         token,
-        // A doubtful one is not taken over; what is sent as the only copy counts by `may_be_elsewhere`.
+        // A doubtful one is not taken over: its messages are read again.
         is_doubtful: false,
         rows: head.rows,
         account: open.seal(head.rows),
