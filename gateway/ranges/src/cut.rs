@@ -327,6 +327,10 @@ impl Cutter {
         if let Some(end) = self.log_end.take_if(|end| next >= *end) {
             self.is_doubtful |= range.first < end && (next > end || !cut.is_derivable());
         }
+        if self.is_doubtful {
+            // The next owner finds it ended here by plan.
+            self.doubtful_up_to = self.doubtful_up_to.max(range.first + 1);
+        }
         let doubtful = std::mem::take(&mut self.is_doubtful) || range.first < self.doubtful_up_to;
         self.first = next;
         self.position = self.position.max(next);

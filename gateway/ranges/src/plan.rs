@@ -47,7 +47,7 @@
 //! | varint | its end − its first offset, at least 1 |
 //!
 //! If ranges are doubtful ([`Plan::doubtful_up_to`]), the last gap is a mark: it has one offset, [`DOUBT_MARK`] more than that one. An older
-//! program keeps it as a gap, which changes nothing: no partition has offsets there. With a format of its own, an older program would not read
+//! program keeps it as a gap of offsets that no partition has, and has room for one gap less. With a format of its own, an older program would not read
 //! the partition, only because it cannot count.
 //!
 //! Limits: [`METADATA_BYTES_MAX`]. [`CUTS_MAX`] cuts, [`PARTED_MAX`] ranges in parts and [`GAPS_MAX`] gaps always fit.
@@ -191,14 +191,16 @@ impl Plan {
         format!("{MAGIC}{format}:{}", STANDARD_NO_PAD.encode(body))
     }
 
-    /// The gaps, and the mark that stands for doubtful ranges. It takes the place of the lowest gap if there are too many.
+    /// The gaps, and the mark that stands for doubtful ranges. If there are too many gaps, there is no mark: what the mark counts may be doubled, and
+    /// what a gap protects would be lost.
     fn gaps_and_mark(&self) -> Vec<OffsetRange> {
         let mut all = self.gaps.clone();
-        if self.doubtful_up_to > self.offset && self.doubtful_up_to < DOUBT_MARK - 1 {
+        let is_doubtful = self.doubtful_up_to > self.offset && self.doubtful_up_to < DOUBT_MARK - 1;
+        if is_doubtful && all.len() < GAPS_MAX {
             let first = DOUBT_MARK + self.doubtful_up_to;
             all.push(OffsetRange { first, next: first + 1 });
         }
-        all.split_off(all.len().saturating_sub(GAPS_MAX))
+        all
     }
 
     /// The oldest format that can express the plan.

@@ -204,7 +204,7 @@ async fn check_sink(
             }
             findings.problems.extend(obstacles.into_iter().map(|error| format!("sink.clickhouse: {error}")));
             let schema = &clickhouse.schema;
-            let has_json = schema.preset.is_some() || schema.layout.unwrap_or_default() == Layout::Json;
+            let has_json = schema.preset.is_none() && schema.layout.unwrap_or_default() == Layout::Json;
             findings.narrow_memory(sink.narrow_memory(block_bytes_max, has_json).await);
         }
         Err(error) => return Err(error),

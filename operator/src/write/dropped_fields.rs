@@ -42,7 +42,15 @@ pub fn removal(stored: &TracePipelineStatus, written: &TracePipelineStatus) -> O
         let (Some(stored), Some(written)) = (stored[list].as_array(), written[list].as_array()) else {
             continue;
         };
-        let is_left = |entry: &&Value| written.iter().all(|known| known[key] != entry[key]);
+        let has_more = |entry: &Value, known: &Value| {
+            let mut more = Vec::new();
+            missing(entry, known, "", &mut more);
+            !more.is_empty()
+        };
+        let is_left = |entry: &&Value| {
+            let known = written.iter().find(|known| known[key] == entry[key]);
+            known.is_none_or(|known| has_more(entry, known))
+        };
         let (own, foreign): (Vec<&Value>, Vec<&Value>) = stored
             .iter()
             .filter(is_left)

@@ -12,7 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 use sluice_crds::{TracePipeline, TracePipelineStatus};
 use std::time::Instant;
-use tracing::{debug, info};
+use tracing::{info, warn};
 
 /// Field manager of the status.
 pub const STATUS: &str = "sluice-operator/status";
@@ -77,8 +77,10 @@ async fn apply(
     let cleaned = match remove_foreign(api, &stored, status).await {
         Ok(Some(cleaned)) => cleaned,
         Ok(None) => stored,
+        // Somebody was faster.
+        Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => stored,
         Err(error) => {
-            debug!(pipeline = %name, %error, "cannot remove what another client has written into the status");
+            warn!(pipeline = %name, %error, "cannot remove what another client has written into the status");
             stored
         }
     };

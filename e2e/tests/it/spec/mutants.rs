@@ -154,7 +154,8 @@ impl Ground<'_> {
                 // Of two with the same group the younger one would only wait.
                 "source": {"kafka": {"consumerGroup": format!("mutants-{number}")}},
                 "gateway": {"resources": {"requests": {"cpu": POD_CORES}, "limits": {"cpu": null}}},
-                "edge": {"resources": {"requests": {"cpu": POD_CORES}, "limits": {"cpu": null}}},
+                // It has a worker for each core, and buffers for each worker.
+                "edge": {"resources": {"requests": {"cpu": POD_CORES, "memory": "2Gi"}, "limits": {"cpu": null, "memory": "2Gi"}}},
             },
         });
         let sample = merged(&sample, &here);

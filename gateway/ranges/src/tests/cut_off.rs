@@ -19,7 +19,7 @@ fn a_log_that_is_shorter_than_its_plan_is_read_to_its_end_and_named() {
     assert_eq!((closed.range, closed.doubtful), (range(18, 20), true), "it may have been sent up to 25");
     ranges.closed(GENERATION, &closed);
     let stored = store(&mut ranges, 0);
-    assert_eq!((stored.horizon, stored.cuts.last()), (20, Some(&20)));
+    assert_eq!((stored.horizon, stored.cuts.last(), stored.doubtful_up_to), (20, Some(&20), 19));
     // Messages that arrive then are new.
     for offset in 20..23 {
         assert_eq!(cutter.offer(offset, 1), Offer::Take);
