@@ -319,8 +319,8 @@ impl Tries {
                 self.doubt_since = None;
                 parts_or_again(cut, false)
             }
-            // Other causes than this block may use up the memory. A whole block under its token duplicates nothing, so it waits until the
-            // token is too old to be relied on, or the server has refused it for its content alone.
+            // Other causes than this block may use up the memory. A whole block under its token duplicates nothing, so it waits. It
+            // does not once its token is too old, or the server has refused its content several times.
             (Fate::Unknown, Some(Cut::Split)) if !self.is_too_old(at.now, at) && !self.is_futile(at) => {
                 self.again(Replica::Another, at)
             }

@@ -2,8 +2,8 @@
 //!
 //! - The API server drops fields that its CRD, which is older than the operator, does not have. Without this, the operator would write such a
 //!   status at each reconcile: it never finds there what it wrote.
-//! - Fields that another client has written stay, although the operator no longer applies them: server-side apply removes a field only if no other
-//!   manager has it. What is left of an object may lack fields that it requires, and then the API server refuses every apply.
+//! - Fields that another client has written stay, although the operator no longer applies them: server-side apply keeps a field that another
+//!   manager owns. What is left of an object may lack fields that it requires, and then the API server refuses every apply.
 
 use serde_json::Value;
 use sluice_crds::{TracePipelineStatus, status::condition};

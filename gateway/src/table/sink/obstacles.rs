@@ -14,7 +14,7 @@ const NO_ROWS_ID: &str = "sluice-check-no-rows";
 const BLOCK_MEMORY_MIN: u64 = 2;
 
 /// The memory without which a server refuses every INSERT into a table that Sluice creates in the JSON layout, in bytes. Measured with 26.7: an
-/// INSERT of one row was refused with 9,000,000 bytes, most of which its compressors took, and taken with 9,500,000. Each partition of the table
+/// INSERT of one row was refused with 9,000,000 bytes and taken with 9,500,000. Its compressors took most of them. Each partition of the table
 /// that a block has rows for takes that much. Tables of maps take less.
 const ROW_MEMORY_MIN: u64 = 9_500_000;
 
