@@ -56,10 +56,15 @@ impl Topic {
         for made in made {
             made.unwrap();
         }
-        // The controller has made it; the broker that is asked next learns of it a moment later.
+        self.await_partitions(name, partitions).await;
+    }
+
+    /// Waits until a broker that is asked knows so many partitions of a topic. The controller answers before the brokers have applied a
+    /// change: until then they deny a topic that was made, and accept and then drop messages for one that was deleted.
+    async fn await_partitions(&self, name: &str, partitions: i32) {
         let begun = Instant::now();
         while i32::try_from(self.partitions(name)) != Ok(partitions) {
-            assert!(begun.elapsed() < TIMEOUT, "the broker does not know {name}");
+            assert!(begun.elapsed() < TIMEOUT, "the broker does not know of {partitions} partitions of {name}");
             tokio::time::sleep(ASK_AGAIN).await;
         }
     }
@@ -72,6 +77,12 @@ impl Topic {
                 Err((name, code)) => panic!("delete {name}: {code}"),
             }
         }
+    }
+
+    /// Deletes the topic of its dead letters, until no broker takes a letter for it.
+    pub async fn delete_letters(&self) {
+        self.delete_other(&self.letters()).await;
+        self.await_partitions(&self.letters(), 0).await;
     }
 
     pub async fn delete(self) {
@@ -131,19 +142,8 @@ impl Topic {
     /// Is deleted, and made again under its name.
     pub async fn make_again(&self, partitions: i32) {
         self.delete_other(&self.name).await;
-        let begun = Instant::now();
-        loop {
-            let new = NewTopic::new(&self.name, partitions, TopicReplication::Fixed(1));
-            match self.admin.create_topics([&new], &options()).await.unwrap().remove(0) {
-                Ok(_) => return,
-                // Deleting goes on after the answer.
-                Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {
-                    assert!(begun.elapsed() < TIMEOUT, "{} is not deleted", self.name);
-                    tokio::time::sleep(ASK_AGAIN).await;
-                }
-                Err((name, code)) => panic!("make {name} again: {code}"),
-            }
-        }
+        self.await_partitions(&self.name, 0).await;
+        self.create_other(&self.name, partitions, &[]).await;
     }
 
     /// Has Kafka delete the messages in front of an offset.

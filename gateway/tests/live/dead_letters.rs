@@ -126,7 +126,7 @@ async fn letters_go_on_after_their_topic_was_deleted() {
     let topic = Topic::create("deleted", 1).await;
     let letters = DeadLetters::start(&topic.kafka(), None, "live").unwrap();
     answer(letters.send(&letter(&topic.name, 0, b"x")).unwrap()).await.unwrap();
-    topic.delete_other(&topic.letters()).await;
+    topic.delete_letters().await;
     answer(letters.send(&letter(&topic.name, 1, b"y")).unwrap()).await.unwrap();
     assert_eq!(read(&topic, &topic.letters()).len(), 1);
     topic.delete().await;
