@@ -1,7 +1,7 @@
 //! `cargo verify`: everything that CI checks, in one command.
 //!
 //! ```text
-//! requirements -> [ parts of the stack | format, lints, compile, tests ] -> manifests -> stack -> quick end-to-end tests -> one group
+//! requirements -> [ parts of the stack | format, lints, compile, tests ] -> manifests -> stack -> live tests -> end-to-end tests: the quick ones and one group
 //! ```
 //!
 //! The quick tier runs every time. The long tests are in groups; each run takes one ([`rotation`]), and `--all` takes all.
@@ -78,7 +78,7 @@ Examples:
   cargo verify --group storage --skip quick
   cargo verify --only delivery::outage
 
-Without --all and --group, one group runs after the quick tier: among the groups whose files changed since their last
+Without --all and --group, one group runs beside the quick tier: among the groups whose files changed since their last
 run (or among all, if none changed), the one that ran longest ago. If several never ran, the number of commits decides.
 The cache remembers when each group last ran (~/.cache/sluice, or SLUICE_CACHE).
 

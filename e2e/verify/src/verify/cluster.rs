@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::ensure;
 use e2e_stack::cargo::cargo;
 use e2e_stack::install::{self, Images};
-use e2e_stack::process::interrupt;
+use e2e_stack::process::{interrupt, output};
 use e2e_stack::programs::{self, Form};
 use e2e_stack::target::Resolved;
 use e2e_stack::{clickhouse_connect, clients};
@@ -75,18 +75,21 @@ fn tests(
         ensure!(steps.counted() > before, "no end-to-end test has {} in its name", args.only.join(" or "));
         return Ok(());
     }
-    if args.skip != Some(Skip::Quick) {
-        // One after the other: in parallel they keep two cores so busy that both run into timeouts.
+    let quick = args.skip != Some(Skip::Quick);
+    if quick {
+        // Before the others: in parallel they keep two cores so busy that both run into timeouts.
         steps.tests(&mut on.live()?)?;
-        steps.tests(&mut on.end_to_end())?;
-        steps.once("every end-to-end test that is left out is in a group", || {
-            group::ensure_found(&steps.left_out())
-        })?;
     }
+    let failed = steps.failed();
+    let beside: Vec<&Group> = groups.iter().copied().filter(|group| group.runs_beside()).collect();
+    if quick || !beside.is_empty() {
+        steps.tests(&mut on.together(quick, &beside)?)?;
+    }
+    let is_red = steps.failed() > failed;
     for group in groups {
         let failed = steps.failed();
         group.run(steps, on)?;
-        if steps.failed() == failed {
+        if steps.failed() == failed && !(is_red && group.runs_beside()) {
             rotation.note(group)?;
         }
     }
@@ -122,6 +125,30 @@ impl OnStack<'_> {
         let mut command = self.end_to_end();
         command.arg("--include-ignored").args(names);
         command
+    }
+
+    /// The end-to-end tests of these groups, beside the quick ones: one program lets long tests begin while others wait for their turns.
+    fn together(&self, quick: bool, groups: &[&Group]) -> anyhow::Result<Command> {
+        let mut command = self.end_to_end();
+        let long = self.ignored()?;
+        group::ensure_found(&long)?;
+        let is_theirs = |test: &&String| groups.iter().any(|group| group.has(test));
+        if quick {
+            command.args(["--include-ignored", "--exact"]);
+            let skipped = long.iter().filter(|test| !is_theirs(test));
+            command.args(skipped.flat_map(|test| ["--skip", test]));
+        } else {
+            command.args(["--ignored", "--exact"]).args(long.iter().filter(is_theirs));
+        }
+        Ok(command)
+    }
+
+    /// The names of the end-to-end tests that only a group runs.
+    fn ignored(&self) -> anyhow::Result<Vec<String>> {
+        let mut command = self.end_to_end();
+        command.args(["--ignored", "--list", "--format", "terse"]);
+        let listed = output(&mut command)?;
+        Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 
     /// The end-to-end tests of a group.

@@ -1,6 +1,6 @@
 //! The groups of long tests: each `cargo verify` runs one of them ([`super::rotation`]), `cargo verify --all` all.
 //!
-//! A live or end-to-end test names its group by `#[ignore = "group NAME"]`. The filters here select it, and the quick tier checks that both agree.
+//! A live or end-to-end test names its group by `#[ignore = "group NAME"]`. The filters here select it, and a test beside this file checks that both agree.
 
 use std::process::Command;
 
@@ -276,21 +276,23 @@ impl Group {
         self.filters().iter().any(|part| test.contains(part))
     }
 
-    /// Runs it.
+    /// Whether its end-to-end tests run beside those of the quick tier, with the same programs.
+    pub fn runs_beside(&self) -> bool {
+        matches!(self.work, Work::Cluster(_) | Work::Scaling(_))
+    }
+
+    /// Runs what of it does not run beside the quick tier.
     ///
     /// # Errors
     /// When steps could not be run at all; what ran and failed is counted.
     pub fn run(&self, steps: &Steps, on: &OnStack<'_>) -> anyhow::Result<()> {
         match self.work {
-            Work::Cluster(filters) => steps.tests(&mut on.group(filters)),
-            Work::Scaling(filters) => {
-                steps.once("scaling stays within its limits in simulation", || {
-                    let mut days = Command::new(programs::SIMULATE.file(Form::Tested));
-                    days.arg("--check");
-                    quiet("simulate", days)
-                })?;
-                steps.tests(&mut on.group(filters))
-            }
+            Work::Cluster(_) => Ok(()),
+            Work::Scaling(_) => steps.once("scaling stays within its limits in simulation", || {
+                let mut days = Command::new(programs::SIMULATE.file(Form::Tested));
+                days.arg("--check");
+                quiet("simulate", days)
+            }),
             Work::Release(filters) => release(steps, filters, on),
             Work::Deep => deep(steps, on),
             Work::Faults(part) => play(steps, part),
@@ -363,24 +365,21 @@ fn clients(steps: &Steps, filters: &[&str], on: &OnStack<'_>) -> anyhow::Result<
     folder.map_or(Ok(()), |folder| steps.tests(&mut on.clients(&folder, filters)))
 }
 
-/// Checks the `ignore` reasons of live and end-to-end tests against the filters: exactly the group that a test names selects it, and each filter
-/// selects a test.
+/// The names of the groups that run a test that is left out of the quick tier.
+fn finders(test: &str) -> Vec<&'static str> {
+    ALL.iter().filter(|group| group.has(test)).map(|group| group.name).collect()
+}
+
+/// Checks that each of these tests, which are left out of the quick tier, is in exactly one group.
 ///
 /// # Errors
-/// The first test that no group or several groups select, or the first filter that selects no test.
-pub fn ensure_found(left_out: &[(String, String)]) -> anyhow::Result<()> {
-    for (test, reason) in left_out {
-        let named = reason.strip_prefix("group ").unwrap_or_default();
-        let finders: Vec<&str> = ALL.iter().filter(|group| group.has(test)).map(|group| group.name).collect();
+/// The first test that no group or several groups select.
+pub fn ensure_found(left_out: &[String]) -> anyhow::Result<()> {
+    for test in left_out {
+        let finders = finders(test);
         ensure!(
-            finders == [named],
-            "{test} is ignored with the reason {reason:?}, but the groups that select it are {finders:?}: see e2e/verify/src/verify/group.rs"
-        );
-    }
-    for filter in ALL.iter().flat_map(Group::filters) {
-        ensure!(
-            left_out.iter().any(|(test, _)| test.contains(filter)),
-            "no ignored test has {filter} in its name: see e2e/verify/src/verify/group.rs"
+            finders.len() == 1,
+            "{test} is left out of the quick tier, and the groups that select it are {finders:?}: see e2e/verify/src/verify/group.rs"
         );
     }
     Ok(())
