@@ -50,8 +50,6 @@ pub struct Block {
     pub range: OffsetRange,
     /// The deduplication token: always the same for the same messages at the same offsets.
     pub token: Token,
-    /// Whether an earlier owner may have inserted its rows under another token.
-    pub is_doubtful: bool,
     /// Number of rows; 0 if no message had a span.
     pub rows: u64,
     /// The guard of its rows, to which their result is reported.
@@ -134,7 +132,6 @@ impl OpenBlock {
             generation: place.generation,
             range: closed.range,
             token: Token::of(&place.cluster, &place.id, closed.range, closed.content),
-            is_doubtful: closed.doubtful,
             rows: totals.rows,
             account: std::mem::replace(&mut self.account, next).seal(totals.rows),
             messages: std::mem::take(&mut self.messages).finished(),
@@ -145,6 +142,7 @@ impl OpenBlock {
             spool_metadata: SpoolMetadata {
                 cluster: place.cluster.clone(),
                 kept: SpooledRange::of(closed),
+                is_doubtful: closed.doubtful,
                 // Delivery sets it.
                 is_enqueued: false,
             },

@@ -6,7 +6,7 @@
 //! | bytes | field |
 //! | --- | --- |
 //! | 1 | version: [`VERSION`], or [`VERSION_ENQUEUED`] for one whose offsets may be committed while it is on the volume |
-//! | 1 | whether the range's end follows from the log or from the plan that its reader found |
+//! | 1 | [`DERIVABLE`], [`DOUBTFUL`] or 0 |
 //! | 8 | the offset behind the message that decided its end |
 //! | 1 | rule: version; 0 for a range that must not be taken over |
 //! | 8 | rule: bytes |
@@ -27,6 +27,13 @@ const VERSION: u8 = 1;
 /// The version for a block of `delivery.commit: AfterEnqueue`. A program that does not know it must not assume that Kafka has the messages.
 const VERSION_ENQUEUED: u8 = 2;
 
+/// The range's end follows from the log or from the plan that its reader found.
+const DERIVABLE: u8 = 1;
+
+/// An earlier owner may have sent messages of the range in a longer one. Such a range is never taken over, so programs that read each number
+/// but 0 as [`DERIVABLE`] do nothing with it.
+const DOUBTFUL: u8 = 2;
+
 /// The metadata of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpoolMetadata {
@@ -34,13 +41,16 @@ pub struct SpoolMetadata {
     pub cluster: Arc<str>,
     /// Its range; `None` if it must not be taken over.
     pub kept: Option<SpooledRange>,
+    /// Whether an earlier owner may have sent some of its messages in a longer range: its rows then count as possibly doubled once they
+    /// are inserted.
+    pub is_doubtful: bool,
     /// Whether its offsets may be committed while it is on the volume (`delivery.commit: AfterEnqueue`).
     pub is_enqueued: bool,
 }
 
 impl Default for SpoolMetadata {
     fn default() -> Self {
-        Self { cluster: "".into(), kept: None, is_enqueued: false }
+        Self { cluster: "".into(), kept: None, is_doubtful: false, is_enqueued: false }
     }
 }
 
@@ -51,12 +61,13 @@ impl SpoolMetadata {
         let cluster = &self.cluster.as_bytes()[..usize::from(cluster_bytes)];
         let kept = self.kept.filter(|_| cluster_bytes > 0);
         let is_derivable = kept.is_some_and(|kept| kept.is_derivable);
+        let end = if self.is_doubtful { DOUBTFUL } else { DERIVABLE * u8::from(is_derivable) };
         let decided = kept.map_or(0, |kept| kept.decided);
         let (version, rule_bytes, messages_max) = kept.map_or((0, 0, 0), |SpooledRange { rule, .. }| {
             (rule.version.number(), rule.bytes, rule.messages)
         });
         let version_written = if self.is_enqueued { VERSION_ENQUEUED } else { VERSION };
-        let mut bytes = vec![version_written, u8::from(is_derivable)];
+        let mut bytes = vec![version_written, end];
         bytes.extend_from_slice(&decided.to_le_bytes());
         bytes.push(version);
         bytes.extend_from_slice(&rule_bytes.to_le_bytes());
@@ -69,7 +80,7 @@ impl SpoolMetadata {
 
     /// Decodes the metadata of the block of this range; `None` for an unknown version or damaged bytes.
     pub fn decode(bytes: &[u8], range: OffsetRange) -> Option<(Self, MessageRows)> {
-        let ([version, is_derivable], rest) = bytes.split_first_chunk()?;
+        let ([version, end], rest) = bytes.split_first_chunk()?;
         let is_enqueued = match *version {
             VERSION => false,
             VERSION_ENQUEUED => true,
@@ -85,11 +96,13 @@ impl SpoolMetadata {
             messages: u64::from_le_bytes(*messages),
         });
         let decided = i64::from_le_bytes(*decided);
-        let kept = rule.map(|rule| SpooledRange { range, is_derivable: *is_derivable != 0, decided, rule });
+        let is_doubtful = *end == DOUBTFUL;
+        let rule = rule.filter(|_| !is_doubtful);
+        let kept = rule.map(|rule| SpooledRange { range, is_derivable: *end != 0, decided, rule });
         let (cluster_bytes, rest) = rest.split_first_chunk()?;
         let (cluster, messages) = rest.split_at_checked(usize::from(u16::from_le_bytes(*cluster_bytes)))?;
         let cluster = std::str::from_utf8(cluster).ok()?.into();
-        Some((Self { cluster, kept, is_enqueued }, MessageRows::kept(messages.to_vec())))
+        Some((Self { cluster, kept, is_doubtful, is_enqueued }, MessageRows::kept(messages.to_vec())))
     }
 }
 
@@ -103,7 +116,8 @@ mod tests {
         let rule = Rule { version: Version::Before, bytes: 1 << 24, messages: 100_000 };
         let kept = SpooledRange { range, is_derivable: true, decided: 10, rule };
         let cluster = "MkU3OEVBNTcwNTJENDM2Qk".into();
-        let spool_metadata = SpoolMetadata { cluster, kept: Some(kept), is_enqueued: false };
+        let spool_metadata =
+            SpoolMetadata { cluster, kept: Some(kept), is_doubtful: false, is_enqueued: false };
         let messages = MessageRows::kept(vec![5, 6]);
         let bytes = spool_metadata.encode(&messages);
         assert_eq!(SpoolMetadata::decode(&bytes, range), Some((spool_metadata.clone(), messages)));
@@ -113,9 +127,11 @@ mod tests {
         let messages = MessageRows::kept(vec![5, 6]);
         let bytes = enqueued.encode(&messages);
         assert_eq!((bytes[0], SpoolMetadata::decode(&bytes, range)), (2, Some((enqueued, messages))));
-        let none = SpoolMetadata { kept: None, ..SpoolMetadata::default() };
-        let messages = MessageRows::kept(vec![5, 6]);
-        let bytes = none.encode(&messages);
-        assert_eq!(SpoolMetadata::decode(&bytes, range), Some((none, messages)));
+        for is_doubtful in [false, true] {
+            let none = SpoolMetadata { kept: None, is_doubtful, ..SpoolMetadata::default() };
+            let messages = MessageRows::kept(vec![5, 6]);
+            let bytes = none.encode(&messages);
+            assert_eq!(SpoolMetadata::decode(&bytes, range), Some((none, messages)));
+        }
     }
 }

@@ -237,7 +237,6 @@ mod tests {
             id,
             generation: Generation(generation),
             range,
-            is_doubtful: false,
             rows: 1,
             account: RowAccount::default().open().seal(1),
             messages: MessageRows::default(),

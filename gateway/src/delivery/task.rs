@@ -362,7 +362,7 @@ impl Shards {
         if self.route.may_be_elsewhere(release, &block.id, |then| shard.sink().is_at(then)) {
             shard.say_moved(block);
             ready.rows_elsewhere = block.rows;
-        } else if block.is_doubtful {
+        } else if block.spool_metadata.is_doubtful {
             ready.rows_elsewhere = block.rows;
         }
         shard.clone()

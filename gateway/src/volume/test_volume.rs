@@ -57,7 +57,6 @@ pub(crate) fn sealed_in(mut chunks: Chunks, pool: &Pool, first: i64, is_enqueued
         id,
         generation: Generation(1),
         range,
-        is_doubtful: false,
         rows: 7,
         account,
         messages: MessageRows::kept(vec![1, 2, 3]),
@@ -65,7 +64,12 @@ pub(crate) fn sealed_in(mut chunks: Chunks, pool: &Pool, first: i64, is_enqueued
         bytes: chunks.len(),
         frames: chunks.into_bytes(),
         span_end_nanos_max: 0,
-        spool_metadata: SpoolMetadata { cluster: "c".into(), kept: Some(kept), is_enqueued },
+        spool_metadata: SpoolMetadata {
+            cluster: "c".into(),
+            kept: Some(kept),
+            is_doubtful: false,
+            is_enqueued,
+        },
     }
 }
 

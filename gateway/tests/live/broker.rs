@@ -64,7 +64,10 @@ impl Topic {
     async fn await_partitions(&self, name: &str, partitions: i32) {
         let begun = Instant::now();
         while i32::try_from(self.partitions(name)) != Ok(partitions) {
-            assert!(begun.elapsed() < TIMEOUT, "the broker does not know of {partitions} partitions of {name}");
+            assert!(
+                begun.elapsed() < TIMEOUT,
+                "the broker does not know of {partitions} partitions of {name}"
+            );
             tokio::time::sleep(ASK_AGAIN).await;
         }
     }

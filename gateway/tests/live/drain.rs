@@ -109,14 +109,18 @@ impl Scene {
 
     /// The same, of `delivery.commit: AfterEnqueue` if `is_enqueued`.
     fn leave_as(&self, offsets: &[i64], marked: &[i64], is_enqueued: bool) {
+        let (cluster, kept) = (self.cluster.as_str().into(), None);
+        self.leave_with(offsets, marked, &SpoolMetadata { cluster, kept, is_doubtful: false, is_enqueued });
+    }
+
+    /// The same, with this metadata.
+    fn leave_with(&self, offsets: &[i64], marked: &[i64], spool_metadata: &SpoolMetadata) {
         let identity = Identity::of("live", "live");
         let _claimed = Volume::claim(&self.folder, &identity).unwrap();
-        let options = Options::new(identity.number(), 1 << 30, is_enqueued);
+        let options = Options::new(identity.number(), 1 << 30, spool_metadata.is_enqueued);
         let (mut queue, _) = Queue::open(Directory::open(&self.folder).unwrap(), options).unwrap();
         let columns = self.table.0.targets(&self.table.1).unwrap().columns();
         for offset in offsets {
-            let spool_metadata =
-                SpoolMetadata { cluster: self.cluster.as_str().into(), kept: None, is_enqueued };
             let mut messages = MessageRows::default();
             messages.add(*offset, ROWS);
             let metadata = spool_metadata.encode(&messages);
@@ -217,6 +221,22 @@ async fn what_was_committed_because_it_was_on_the_volume_is_inserted() {
     assert_eq!((report.inserted, report.in_kafka, report.settled), (blocks(3), blocks(1), blocks(0)));
     assert!(report.is_empty() && report.possible_duplicate_rows == 0, "{report:?}");
     assert_eq!(scene.database.count().await, 3 * ROWS);
+    scene.close().await;
+}
+
+/// Kafka had deleted the beginning of a range that an earlier owner may have sent, and then the rest, which a volume has.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_a_doubtful_range_count_as_possibly_doubled() {
+    let scene = Scene::open("drain_doubtful").await;
+    for is_enqueued in [true, false] {
+        let (cluster, kept) = (scene.cluster.as_str().into(), None);
+        let doubtful = SpoolMetadata { cluster, kept, is_doubtful: true, is_enqueued };
+        // It was sent, under a token that no other range has.
+        let offset = if is_enqueued { 1 } else { 2 };
+        scene.leave_with(&[offset], &[offset], &doubtful);
+        let report = scene.drain(None, REQUEST).await.unwrap();
+        assert_eq!((report.inserted, report.possible_duplicate_rows), (blocks(1), ROWS), "{report:?}");
+    }
     scene.close().await;
 }
 

@@ -408,6 +408,11 @@ impl LeftBlock {
         may_be_sent && self.head.routing_epoch.is_none() && route.shards() > 1
     }
 
+    /// Whether an earlier owner may have sent some of its messages in a longer range.
+    pub fn is_doubtful(&self) -> bool {
+        self.spool_metadata.as_ref().is_some_and(|spool_metadata| spool_metadata.is_doubtful)
+    }
+
     /// Whether it was sent, or may have been.
     pub fn is_marked(&self) -> bool {
         self.sent.is_marked()
@@ -476,8 +481,6 @@ fn sealed(
         generation,
         range: OffsetRange { first: head.first, next: head.next },
         token,
-        // A doubtful one is not taken over: its messages are read again.
-        is_doubtful: false,
         rows: head.rows,
         account: open.seal(head.rows),
         // They are read with the frames if the server refuses rows.

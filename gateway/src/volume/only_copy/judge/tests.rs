@@ -4,14 +4,15 @@ use super::*;
 use crate::{
     ground::account::RowAccount,
     volume::{
+        ready_block::BlockWithFrames,
         spool::Written,
-        test_volume::{TestTable, Volume, left_behind},
+        test_volume::{TestTable, Volume, left_behind, sealed},
     },
 };
 use sluice_gateway_config::{InitialOffset, Insert};
 use sluice_kafka::Beginning;
 use sluice_ranges::{Generation, Log, OffsetRange, Parted, PartitionId, Plan, RefusedParts, Rule};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -180,4 +181,30 @@ async fn rows_that_are_elsewhere_too_and_parts_that_were_sent_are_written_down_w
     // According to the metadata of these blocks, none of their rows are only in them.
     assert_eq!(written, [0, rows], "the owner reads from 40 on");
     assert_eq!(spool.noted(token, range).await, Written::Whole(parts));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn all_rows_of_a_doubtful_range_may_be_elsewhere() {
+    let volume = Volume::new("doubtful");
+    let mut test = TestTable::new(&volume.open(64 << 20));
+    for (first, is_doubtful) in [(20, false), (30, true)] {
+        let mut block = sealed(&test.pool, first, false);
+        block.spool_metadata.is_doubtful = is_doubtful;
+        let BlockWithFrames { block, mut frames } = test.table.add(block, 9, 0, Instant::now());
+        block.account.settled();
+        assert!(test.spill(&frames));
+        // It is sent under its own token, which says nothing about another one.
+        drop(test.load(&mut frames).await.unwrap());
+    }
+    assert!(test.spool.close(PATIENCE));
+    let spool = volume.open(64 << 20);
+    assert!(spool.judge_beginning(InitialOffset::Earliest, &id(), &beginning(20, String::new())));
+    assert!(spool.close(PATIENCE));
+    let blocks = volume.open(64 << 20).left().orphans(false);
+    let written: Vec<_> =
+        blocks.iter().filter_map(|block| Some((block.rows(), block.in_writing()?.rows_elsewhere))).collect();
+    assert!(
+        matches!(written[..], [(_, 0), (rows, elsewhere)] if rows == elsewhere && rows > 0),
+        "{written:?}"
+    );
 }
