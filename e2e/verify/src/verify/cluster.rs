@@ -15,7 +15,7 @@ use e2e_stack::{clickhouse_connect, clients};
 use super::group::{self, Group};
 use super::rotation::Rotation;
 use super::steps::Steps;
-use super::{Skip, VerifyArgs};
+use super::{Skip, VerifyArgs, quick};
 
 /// Threads of the test program, one for each end-to-end test: the tests wait for their turns themselves (`e2e/tests/it/turns.rs`). With fewer
 /// threads, tests that must run alone would start before others.
@@ -75,15 +75,19 @@ fn tests(
         ensure!(steps.counted() > before, "no end-to-end test has {} in its name", args.only.join(" or "));
         return Ok(());
     }
-    let quick = args.skip != Some(Skip::Quick);
-    if quick {
+    let is_quick = args.skip != Some(Skip::Quick);
+    if is_quick {
         // Before the others: in parallel they keep two cores so busy that both run into timeouts.
         steps.tests(&mut on.live()?)?;
     }
     let failed = steps.failed();
     let beside: Vec<&Group> = groups.iter().copied().filter(|group| group.runs_beside()).collect();
-    if quick || !beside.is_empty() {
-        steps.tests(&mut on.together(quick, &beside)?)?;
+    if is_quick || !beside.is_empty() {
+        if args.skip.is_some() {
+            // Compiled during the tests, they would take the processors for minutes.
+            quick::readers_of_manifests(steps)?;
+        }
+        steps.tests(&mut on.together(is_quick, &beside)?)?;
     }
     let is_red = steps.failed() > failed;
     for group in groups {
@@ -128,12 +132,12 @@ impl OnStack<'_> {
     }
 
     /// The end-to-end tests of these groups, beside the quick ones: one program lets long tests begin while others wait for their turns.
-    fn together(&self, quick: bool, groups: &[&Group]) -> anyhow::Result<Command> {
+    fn together(&self, is_quick: bool, groups: &[&Group]) -> anyhow::Result<Command> {
         let mut command = self.end_to_end();
         let long = self.ignored()?;
         group::ensure_found(&long)?;
         let is_theirs = |test: &&String| groups.iter().any(|group| group.has(test));
-        if quick {
+        if is_quick {
             command.args(["--include-ignored", "--exact"]);
             let skipped = long.iter().filter(|test| !is_theirs(test));
             command.args(skipped.flat_map(|test| ["--skip", test]));

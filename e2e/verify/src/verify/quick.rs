@@ -66,6 +66,14 @@ fn parts(args: &VerifyArgs, steps: &Steps, paths: &Paths) -> anyhow::Result<()> 
         // The live tests read with it.
         steps.once("the Python client of ClickHouse is fetched", || clickhouse_connect::path().map(drop))?;
     }
+    readers_of_manifests(steps)
+}
+
+/// Builds the programs with which tests read the chart and the manifests.
+///
+/// # Errors
+/// As [`Steps::once`].
+pub fn readers_of_manifests(steps: &Steps) -> anyhow::Result<()> {
     steps.once("programs that read the manifests are built", || {
         helm::path()?;
         rulecheck::path()?;
