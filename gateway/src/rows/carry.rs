@@ -14,8 +14,8 @@
 //! What is decided follows from the key alone, so equal keys have the same fate, and the first of them is still the one that is stored.
 //! A message always gives the same rows under the same config.
 //!
-//! Cost: without a config, one comparison a set. With rules, per attribute a look at its first byte, and for those that may have a rule one
-//! at a table of keys and a binary search among beginnings. A hash takes one pass of SHA-256 over the value.
+//! Cost: without a config, one comparison a set. With rules, per attribute a look at its first byte and its length, and for those that may
+//! have a rule one at a table of keys and a binary search among beginnings. A hash takes one pass of SHA-256 over the value.
 //!
 //! Limits: [`LIST_BYTES_MAX`] of a list whose members have rules, and of the text of a list or an array that is hashed; the row of a span
 //! with more is rejected as too large. Such a copy lives while its attribute is written; it and the text made of it have less than the

@@ -1,7 +1,7 @@
 //! The rules of one set of attributes, found by key.
 //!
 //! ```text
-//! key --> first byte of any key? --no--> the rule of `*`, or none
+//! key --> first byte and length of any key? --no--> the rule of `*`, or none
 //!               | yes
 //!               v
 //!         table of exact keys --found--> its rule
@@ -35,8 +35,8 @@ pub struct KeyRules {
     /// Sorted by their bytes.
     beginnings: Vec<Beginning>,
     heads: Heads,
-    /// Whether a key or beginning starts with this byte.
-    first_bytes: [u64; 4],
+    /// By first byte, the lengths of keys that may have a rule: bit 63 stands for 63 bytes and more.
+    lengths: Vec<u64>,
     /// That of `*`.
     rest: Option<Decision>,
     /// All keys and beginnings, sorted.
@@ -112,17 +112,18 @@ impl KeyRules {
         let first = |matches: &dyn Fn(&Pattern<'_>) -> bool| {
             patterns.iter().find(|pattern| matches(pattern)).map(|pattern| pattern.decision)
         };
-        let mut found = Self { rest: first(&|pattern| pattern.has_all_of(b"")), ..Self::default() };
+        let rest = first(&|pattern| pattern.has_all_of(b""));
+        let mut found = Self { rest, lengths: vec![0; 256], ..Self::default() };
         let (beginnings, exact): (Vec<_>, Vec<_>) = patterns.iter().partition(|pattern| pattern.is_beginning);
         found.exact.resize((2 * exact.len()).next_power_of_two(), None);
         for key in exact.iter().map(|pattern| pattern.bytes) {
-            found.note(key);
+            found.note(key, 1 << length_bit(key));
             if let Some(decision) = first(&|pattern| pattern.matches(key)) {
                 found.insert(key, decision);
             }
         }
         for beginning in beginnings.iter().map(|pattern| pattern.bytes).filter(|bytes| !bytes.is_empty()) {
-            found.note(beginning);
+            found.note(beginning, u64::MAX << length_bit(beginning));
             if let Some(decision) = first(&|pattern| pattern.has_all_of(beginning)) {
                 found.beginnings.push(Beginning { bytes: beginning.into(), parent: None, decision });
             }
@@ -140,8 +141,8 @@ impl KeyRules {
     /// The rule that decides for an attribute with this key.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<Decision> {
-        let may_match =
-            key.first().is_some_and(|byte| self.first_bytes[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1);
+        let lengths = key.first().and_then(|byte| self.lengths.get(usize::from(*byte)));
+        let may_match = lengths.is_some_and(|lengths| lengths >> length_bit(key) & 1 == 1);
         if may_match { self.look_up(key) } else { self.rest }
     }
 
@@ -189,9 +190,9 @@ impl KeyRules {
         None
     }
 
-    fn note(&mut self, key: &[u8]) {
+    fn note(&mut self, key: &[u8], lengths: u64) {
         if let Some(byte) = key.first() {
-            self.first_bytes[usize::from(byte >> 6)] |= 1 << (byte & 63);
+            self.lengths[usize::from(*byte)] |= lengths;
         }
         self.all.push(key.into());
     }
@@ -216,6 +217,12 @@ impl KeyRules {
         }
         self.heads = Heads::of(&self.beginnings);
     }
+}
+
+/// The bit of a key's length in [`KeyRules::lengths`].
+#[inline]
+fn length_bit(key: &[u8]) -> usize {
+    key.len().min(63)
 }
 
 /// Keys and beginnings of the rules for a set, in the order in which they count.
@@ -305,6 +312,18 @@ mod tests {
         }
         let rest = KeyRules::of(&[rule(AttributeAction::Drop, &["*"])], AttributesOf::Span);
         assert!(rest.find(b"").is_some() && rest.find(b"any").is_some() && !rest.is_empty());
+    }
+
+    #[test]
+    fn long_keys_have_rules_too() {
+        let long = |bytes: usize| "k".repeat(bytes);
+        let rules = [rule(AttributeAction::Drop, &[&long(80), &(long(100) + "*")])];
+        let keys = KeyRules::of(&rules, AttributesOf::Span);
+        for (bytes, expected) in
+            [(62, false), (63, false), (79, false), (80, true), (99, false), (100, true), (101, true)]
+        {
+            assert_eq!(keys.find(long(bytes).as_bytes()).is_some(), expected, "{bytes}");
+        }
     }
 
     #[test]
