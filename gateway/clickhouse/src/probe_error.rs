@@ -49,7 +49,18 @@ impl ProbeError {
             _ => false,
         }
     }
+
+    /// Whether the query needed more memory than the server allows its user or a query of that user.
+    pub fn is_above_own_memory(&self) -> bool {
+        matches!(self, Self::Other { code: Some(MEMORY_LIMIT_EXCEEDED), reason, .. } if !reason.contains(OF_SERVER))
+    }
 }
+
+/// `MEMORY_LIMIT_EXCEEDED`.
+const MEMORY_LIMIT_EXCEEDED: u32 = 241;
+
+/// What the answer says if the limit is that of the server, and not of a query or its user.
+const OF_SERVER: &str = "(total)";
 
 /// `SETTING_CONSTRAINT_VIOLATION`: the user's profile does not allow the value of a setting.
 pub const CONSTRAINT_VIOLATED: u32 = 452;
@@ -75,6 +86,9 @@ fn remedy(code: Option<u32>, reason: &str) -> &'static str {
         Some(SYNTAX_ERROR) if reason.contains("max_query_size") => {
             "; raise max_query_size in the profile of the gateway's user"
         }
+        Some(MEMORY_LIMIT_EXCEEDED) if !reason.contains(OF_SERVER) => {
+            "; raise max_memory_usage and max_memory_usage_for_user in the profile of the gateway's user"
+        }
         Some(QUOTA_EXCEEDED) => {
             "; wait until the interval of this quota ends, or raise it for the gateway's user"
         }
@@ -94,15 +108,17 @@ mod tests {
 
     #[test]
     fn a_server_that_has_too_much_to_do_says_nothing_of_what_it_was_asked() {
-        for (code, reason, is_unanswered) in [
-            (241, "Memory limit (total) exceeded", true),
-            (202, "Too many simultaneous queries", true),
-            (62, "Syntax error", false),
-            (497, "Not enough privileges", false),
+        for (code, reason, is_unanswered, is_own_memory) in [
+            (241, "(total) memory limit exceeded: would use 22.00 GiB", true, false),
+            (241, "Query memory limit exceeded: would use 2.00 MiB, maximum: 976.56 KiB", true, true),
+            (202, "Too many simultaneous queries", true, false),
+            (62, "Syntax error", false, false),
+            (497, "Not enough privileges", false, false),
         ] {
             let (action, endpoint) = ("asking".to_owned(), "http://clickhouse:8123".to_owned());
             let error = ProbeError::Other { action, endpoint, code: Some(code), reason: reason.to_owned() };
             assert_eq!(error.is_unanswered(), is_unanswered, "{error}");
+            assert_eq!(error.is_above_own_memory(), is_own_memory, "{error}");
         }
     }
 
@@ -125,6 +141,7 @@ mod tests {
                 "raise or remove this limit",
             ),
             (168, "AST is too big. Maximum: 15", "max_ast_elements"),
+            (241, "Query memory limit exceeded: would use 2.00 MiB", "raise max_memory_usage and"),
             (201, "Quota for user `u` for 3600s has been exceeded: queries = 2/1.", "raise it for"),
         ] {
             let text = text(code, reason);

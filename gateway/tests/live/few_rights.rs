@@ -153,7 +153,7 @@ async fn a_limit_on_memory_that_takes_no_row_or_no_block_is_known_beforehand() {
     assert_eq!(usual.narrow_memory(16 << 20, true).await, []);
     let narrow = sink_of(NARROW, &database, Duration::secs(5));
     let [limit] = &narrow.narrow_memory(16 << 20, true).await[..] else {
-        panic!("the profile has a limit of 1 MB")
+        panic!("the profile has a limit of 8 MB")
     };
     assert!(
         limit.refuses_all && limit.text.starts_with("max_memory_usage of the user narrow at "),
@@ -163,7 +163,11 @@ async fn a_limit_on_memory_that_takes_no_row_or_no_block_is_known_beforehand() {
     assert!(!narrow.narrow_memory(16 << 20, false).await[0].refuses_all, "a table of maps takes less");
     // An INSERT without rows says nothing of it; one of a row does.
     assert!(narrow.obstacles(&columns).await.is_empty());
-    let row = format!("INSERT INTO {}.otel_traces (SpanName) VALUES ('one')", database.name);
+    // With 8 MB it is refused as a rule: what the server counts differs by 4 MiB.
+    let row = format!(
+        "INSERT INTO {}.otel_traces (SpanName) SETTINGS max_memory_usage = 1000000 VALUES ('one')",
+        database.name
+    );
     let refused = database.execute_as(NARROW, &row).await.unwrap_err().to_string();
     assert!(refused.contains("241"), "{refused}");
     let with = async |bytes: u64| {
@@ -171,6 +175,9 @@ async fn a_limit_on_memory_that_takes_no_row_or_no_block_is_known_beforehand() {
         config.insert.settings.insert("max_memory_usage".to_owned(), bytes.to_string());
         Sink::new(&config).unwrap().narrow_memory(16 << 20, true).await
     };
+    // Then the server may refuse the question itself.
+    let [limit] = &with(1_000_000).await[..] else { panic!("it is less than a row") };
+    assert!(limit.refuses_all && limit.text.ends_with("to at least 71554432 bytes"), "{limit:?}");
     let [limit] = &with(10_000_000).await[..] else { panic!("it is less than a block") };
     assert!(!limit.refuses_all && limit.text.contains("inserts them in parts"), "{limit:?}");
     assert_eq!(with(71_554_432).await, []);

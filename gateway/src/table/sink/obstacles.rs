@@ -5,9 +5,7 @@ use super::{
     error::{QUOTA_EXCEEDED, refused_setting},
 };
 use sluice_clickhouse::{column::TableColumns, outcome::Class, probe::Probe};
-
-/// The query id of the INSERT without rows.
-const NO_ROWS_ID: &str = "sluice-check-no-rows";
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 /// How much memory a server needs to insert a block, as a multiple of the block's messages. Measured with 26.7: 5 MB of spans with ten
 /// attributes each were refused with 8 MB and taken with 16 MB.
@@ -28,6 +26,12 @@ pub struct NarrowMemory {
     pub text: String,
     /// Whether no INSERT can be expected to succeed. Otherwise the gateway inserts blocks in parts, which costs many INSERTs.
     pub refuses_all: bool,
+}
+
+/// A query id for an INSERT without rows. A server refuses a query with the id of one that runs, so gateways that start together have different
+/// ones.
+fn no_rows_id() -> String {
+    format!("sluice-check-no-rows-{:016x}", RandomState::new().build_hasher().finish())
 }
 
 impl Sink {
@@ -86,7 +90,16 @@ impl Sink {
         let mut found = Vec::new();
         let enough = block_bytes_max * BLOCK_MEMORY_MIN + PARTITIONS * ROW_MEMORY_MIN;
         for probe in &self.probes {
-            let limits = probe.memory_limits(&self.insert_settings).await.unwrap_or_default();
+            let limits = match probe.memory_limits(&self.insert_settings).await {
+                Ok(limits) => limits,
+                // Whether the server refuses such a question depends on what else its thread has done.
+                Err(error) if error.is_above_own_memory() => {
+                    let text = format!("{error} to at least {enough} bytes");
+                    found.push(NarrowMemory { text, refuses_all: true });
+                    continue;
+                }
+                Err(_) => continue,
+            };
             for (setting, bytes) in limits.into_iter().filter(|(_, bytes)| *bytes < enough) {
                 let refuses_all = has_json && bytes < ROW_MEMORY_MIN;
                 let (user, endpoint) = (&self.credentials.user, probe.endpoint());
@@ -110,7 +123,7 @@ impl Sink {
     /// Whether an INSERT arrives as it was sent. What passes by itself is no obstacle.
     async fn insert_no_rows(&self, endpoint: usize, columns: &TableColumns) -> Result<(), Error> {
         let targets = self.targets(columns)?;
-        match targets.client().insert_no_rows(targets.at(endpoint), NO_ROWS_ID).await {
+        match targets.client().insert_no_rows(targets.at(endpoint), &no_rows_id()).await {
             // It passes by itself, but maybe only at the end of the month.
             Err(error) if error.code == Some(QUOTA_EXCEEDED) => Err(Error::Quota(error)),
             Err(error) if !matches!(error.class, Class::BackPressure | Class::InDoubt) => {
