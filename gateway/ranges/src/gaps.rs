@@ -52,6 +52,15 @@ impl Gaps {
     }
 }
 
+/// Whether gaps have some offsets of a range and not all. An owner that has read the others has made the range without those in the gap, and
+/// may have sent it, under another token.
+pub fn is_torn(range: OffsetRange, gaps: &[OffsetRange]) -> bool {
+    gaps.iter().any(|gap| {
+        let overlaps = gap.first < range.next && range.first < gap.next;
+        overlaps && (range.first < gap.first || gap.next < range.next)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +80,24 @@ mod tests {
         assert_eq!(gaps.listed(), [range(0, 10), range(20, 30), range(40, 50), range(60, 70)]);
         gaps.add(range(80, 90));
         assert_eq!(gaps.listed(), [range(20, 30), range(40, 50), range(60, 70), range(80, 90)]);
+    }
+
+    #[test]
+    fn a_range_is_torn_by_a_gap_that_has_a_part_of_it() {
+        let gaps = [range(3, 5), range(10, 20)];
+        for (first, next, expected) in [
+            (0, 3, false),
+            (0, 4, true),
+            (0, 8, true),
+            (3, 5, false),
+            (4, 5, false),
+            (4, 6, true),
+            (5, 10, false),
+            (9, 30, true),
+            (12, 15, false),
+        ] {
+            assert_eq!(is_torn(range(first, next), &gaps), expected, "{first} to {next}");
+        }
     }
 
     proptest! {

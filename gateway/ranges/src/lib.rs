@@ -170,10 +170,11 @@ impl Ranges {
         let start = first.map_or(committed.log.start, |first| first.min(committed.log.start));
         let log = Log { start, ..committed.log };
         let beginning = Committed { log, ..*committed }.start(&settings)?;
-        let taken = if beginning.plan.is_some() && !beginning.replaced {
-            &kept[..spooled_range::taken_over(&beginning.beginning, kept)]
-        } else {
-            &[]
+        let taken = match &beginning.plan {
+            Some(plan) if !beginning.replaced => {
+                &kept[..spooled_range::taken_over(&beginning.beginning, &plan.gaps, kept)]
+            }
+            _ => &[],
         };
         if taken.is_empty() {
             let (ranges, cutter, found) = Self::assigned(generation, committed, settings, now)?;

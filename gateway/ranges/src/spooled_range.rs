@@ -10,12 +10,16 @@
 //! | where the size rule says | it was made by the plan's rule |
 //! | anywhere else | at or above the plan's horizon: below it an earlier owner may have sent a longer one |
 //!
+//! No range is taken over that the plan's gaps have a part of ([`is_torn`]): an earlier owner may have sent the rest of it. Nor is one that
+//! starts where ranges are doubtful: whoever has made it need not have known that.
+//!
 //! They must follow each other from the committed offset on without a gap. Reading starts behind the last one that is taken over. Blocks
 //! below that offset are not ranges of the partition: their rows are in the table, or the volume has the only copy and is responsible for
 //! it. Before a rule change, none is taken over.
 
 use super::{
     cut::{Beginning, Closed, Cut},
+    gaps::is_torn,
     rule::{Fill, Rule},
     token::Content,
 };
@@ -69,12 +73,16 @@ impl SpooledRange {
 
     fn is_made_again(&self, beginning: &Beginning) -> bool {
         let OffsetRange { first, next } = self.range;
-        if next <= first || beginning.planned.iter().any(|cut| first < *cut && *cut < next) {
+        let is_planned = beginning.planned.contains(&next);
+        // A cut behind the last message is reached before the message that shows that the range has no room for it.
+        let decided = if is_planned { next } else { self.decided.max(next) };
+        if next <= first || beginning.planned.iter().any(|cut| first < *cut && *cut < decided && *cut != next)
+        {
             return false;
         }
         // A range that ends at a cut has no place of the rule inside it, but only if it was made by that rule.
         let is_ruled = self.rule == beginning.rule;
-        is_ruled && (beginning.planned.contains(&next) || self.is_derivable || next >= beginning.horizon)
+        is_ruled && (is_planned || self.is_derivable || next >= beginning.horizon)
     }
 }
 
@@ -84,15 +92,18 @@ pub(super) fn not_committed(offset: Option<i64>, kept: &[SpooledRange]) -> &[Spo
     &kept[kept.partition_point(is_committed)..]
 }
 
-/// How many of these ranges, from the first on, a new owner may take over.
-pub(super) fn taken_over(beginning: &Beginning, kept: &[SpooledRange]) -> usize {
+/// How many of these ranges, from the first on, a new owner may take over; `gaps` are those of the plan.
+pub(super) fn taken_over(beginning: &Beginning, gaps: &[OffsetRange], kept: &[SpooledRange]) -> usize {
     if beginning.switches {
         return 0;
     }
     let mut position = beginning.first;
     kept.iter()
         .take_while(|kept| {
-            let follows = kept.range.first == position && kept.is_made_again(beginning);
+            let follows = kept.range.first == position
+                && kept.range.first >= beginning.doubtful_up_to
+                && !is_torn(kept.range, gaps)
+                && kept.is_made_again(beginning);
             position = kept.range.next;
             follows
         })
@@ -125,11 +136,29 @@ mod tests {
     #[test]
     fn what_a_new_owner_would_make_again_is_taken_over() {
         let all = [kept(10, 20, true), kept(20, 25, false), kept(25, 35, true), kept(35, 40, false)];
-        assert_eq!(taken_over(&beginning(&[25], 35), &all), 4);
-        assert_eq!(taken_over(&beginning(&[25], 41), &all), 3, "the last one ends by time below the horizon");
-        assert_eq!(taken_over(&beginning(&[], 35), &all), 1, "a cut below the horizon that nobody planned");
-        assert_eq!(taken_over(&beginning(&[25, 30], 35), &all), 2, "a planned cut lies within");
-        assert_eq!(taken_over(&beginning(&[], 10), &all), 4);
+        assert_eq!(taken_over(&beginning(&[25], 35), &[], &all), 4);
+        assert_eq!(
+            taken_over(&beginning(&[25], 41), &[], &all),
+            3,
+            "the last one ends by time below the horizon"
+        );
+        assert_eq!(
+            taken_over(&beginning(&[], 35), &[], &all),
+            1,
+            "a cut below the horizon that nobody planned"
+        );
+        assert_eq!(taken_over(&beginning(&[25, 30], 35), &[], &all), 2, "a planned cut lies within");
+        assert_eq!(taken_over(&beginning(&[], 10), &[], &all), 4);
+    }
+
+    #[test]
+    fn a_planned_cut_behind_its_last_message_makes_it_longer() {
+        // The message at 22 has no room in it, and none lies between 20 and 22.
+        let all = [SpooledRange { decided: 23, ..kept(10, 20, true) }];
+        assert_eq!(taken_over(&beginning(&[21], 35), &[], &all), 0);
+        assert_eq!(taken_over(&beginning(&[22], 35), &[], &all), 0);
+        assert_eq!(taken_over(&beginning(&[23], 35), &[], &all), 1);
+        assert_eq!(taken_over(&beginning(&[20, 22], 35), &[], &all), 1);
     }
 
     #[test]
@@ -143,12 +172,25 @@ mod tests {
     }
 
     #[test]
+    fn a_range_that_an_earlier_owner_has_made_without_a_part_is_not_taken_over() {
+        let all = [kept(10, 20, true), kept(20, 25, true)];
+        let begins = beginning(&[20, 25], 35);
+        let gap = |first, next| [OffsetRange { first, next }];
+        assert_eq!(taken_over(&begins, &gap(10, 20), &all), 2, "nobody has read any of its messages");
+        assert_eq!(taken_over(&begins, &gap(0, 12), &all), 0);
+        assert_eq!(taken_over(&begins, &gap(22, 25), &all), 1);
+        let doubtful = |doubtful_up_to| Beginning { doubtful_up_to, ..beginning(&[20, 25], 35) };
+        assert_eq!(taken_over(&doubtful(10), &[], &all), 2);
+        assert_eq!(taken_over(&doubtful(11), &[], &all), 0);
+    }
+
+    #[test]
     fn a_gap_another_rule_or_one_to_come_ends_it() {
         let all = [kept(10, 20, true), kept(21, 30, true)];
-        assert_eq!(taken_over(&beginning(&[], 30), &all), 1);
-        assert_eq!(taken_over(&Beginning { first: 15, ..beginning(&[], 30) }, &all), 0);
-        assert_eq!(taken_over(&Beginning { switches: true, ..beginning(&[], 30) }, &all), 0);
+        assert_eq!(taken_over(&beginning(&[], 30), &[], &all), 1);
+        assert_eq!(taken_over(&Beginning { first: 15, ..beginning(&[], 30) }, &[], &all), 0);
+        assert_eq!(taken_over(&Beginning { switches: true, ..beginning(&[], 30) }, &[], &all), 0);
         let rule = Rule { bytes: 99, ..RULE };
-        assert_eq!(taken_over(&beginning(&[], 30), &[SpooledRange { rule, ..all[0] }]), 0);
+        assert_eq!(taken_over(&beginning(&[], 30), &[], &[SpooledRange { rule, ..all[0] }]), 0);
     }
 }

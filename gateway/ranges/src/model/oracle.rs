@@ -89,8 +89,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Checks the final state. Rows may be doubled if the offsets were announced, and an owner called a range of them doubtful, so that it counts
-    /// them.
+    /// Checks the final state. Rows may be doubled if an owner called a range of them doubtful, so that it counts them.
     pub fn judge(
         &self,
         messages: impl Iterator<Item = i64>,
@@ -101,7 +100,7 @@ impl Oracle {
                 1 => {}
                 0 if within(&self.lost, offset) => {}
                 0 => return Err(Violation::Lost { offset }),
-                _ if within(&self.doubtful, offset) && within(counted, offset) => {}
+                _ if within(counted, offset) => {}
                 times => return Err(Violation::Doubled { offset, times }),
             }
         }

@@ -61,8 +61,10 @@ impl Finding {
 
 /// Whether every owner of the partition makes the same range, so that no rows of it are sent under another token.
 fn is_range_known(block: &LeftBlock, logs: &Logs) -> bool {
-    let is_cut = logs.is_cut(&block.partition(), block.range().next);
-    !block.is_doubtful() && (block.is_enqueued() || block.is_marked() || block.is_derivable() || is_cut)
+    let (id, range) = (block.partition(), block.range());
+    let is_cut = logs.is_cut(&id, range.next);
+    let is_doubtful = block.is_doubtful() || logs.is_doubtful(&id, range);
+    !is_doubtful && (block.is_enqueued() || block.is_marked() || block.is_derivable() || is_cut)
 }
 
 /// Decides where the rows of blocks are by Kafka's answers. Only copies are recorded when this returns.

@@ -7,7 +7,7 @@ use super::{BlockFacts, Log, OnlyCopy, RowLocation, row_location};
 use crate::volume::spool::{LeftBlock, Missing};
 use sluice_gateway_config::{InitialOffset, Kafka};
 use sluice_kafka::{Beginning, CommittedOffset, ReadError, TopicReader};
-use sluice_ranges::{OffsetRange, PartitionId, Plan, RefusedParts};
+use sluice_ranges::{OffsetRange, PartitionId, Plan, RefusedParts, gaps::is_torn};
 use sluice_spool::Coordinates;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,6 +109,13 @@ impl Logs {
     pub fn parts(&self, id: &PartitionId, range: OffsetRange) -> Option<RefusedParts> {
         let plan = self.of.get(id)?.plan.as_ref()?;
         plan.parted.iter().find(|parted| parted.range == range).map(|parted| parted.parts.clone())
+    }
+
+    /// Whether an owner of the partition may have sent messages of this range in another one: in one without those that Kafka did not have
+    /// any more, or in a longer one whose beginning Kafka did not have any more.
+    pub fn is_doubtful(&self, id: &PartitionId, range: OffsetRange) -> bool {
+        let plan = self.of.get(id).and_then(|of| of.plan.as_ref());
+        plan.is_some_and(|plan| is_torn(range, &plan.gaps) || range.first < plan.doubtful_up_to)
     }
 
     /// Whether every owner of a partition ends a range at this offset.

@@ -60,6 +60,28 @@ async fn firsts(spool: &Spool, committed: i64) -> [Vec<i64>; 3] {
     [settled, in_kafka, only_copies]
 }
 
+/// An owner has read a part of a range, without the messages in the gap; where ranges are doubtful, it may have sent others.
+#[tokio::test(flavor = "current_thread")]
+async fn rows_that_an_owner_may_have_sent_in_another_range_may_be_elsewhere() {
+    let volume = Volume::new("another_range");
+    let spool = left_behind(&volume, &[20, 30]).await;
+    let blocks = spool.left().orphans(true);
+    let elsewhere = |plan: &Plan| -> Vec<bool> {
+        let begins = beginning(20, plan.encode());
+        let logs = Logs::of_beginning(InitialOffset::Earliest, &id(), &begins);
+        let finding = |block: &LeftBlock| match logs.row_location(block) {
+            RowLocation::OnlyCopy(only) => Finding::of(block, only, None, &logs).rows_elsewhere,
+            other => panic!("{other:?}"),
+        };
+        blocks.iter().map(|block| finding(block) == block.rows()).collect()
+    };
+    assert_eq!(elsewhere(&plan(20)), [false, false]);
+    let gap = |first, next| Plan { gaps: vec![OffsetRange { first, next }], ..plan(20) };
+    assert_eq!(elsewhere(&gap(10, 30)), [false, false], "nobody has read any of it");
+    assert_eq!(elsewhere(&gap(35, 40)), [false, true]);
+    assert_eq!(elsewhere(&Plan { doubtful_up_to: 25, ..gap(0, 20) }), [true, false]);
+}
+
 /// What a killed process leaves of a volume.
 fn killed(volume: &Volume) -> Volume {
     let left = Volume::new("killed");
