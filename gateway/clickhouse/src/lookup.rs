@@ -3,7 +3,8 @@
 //! Job: one query about up to hundreds of thousands of spans, whose keys are sent with it as an external table. Place in the flow:
 //! `sluice-gateway audit`; never the gateway itself. Owner: the auditing thread, one query at a time.
 //!
-//! A span's key is its trace id, its span id and the row's `Timestamp`. The server reads these three columns of the rows within the
+//! A span's key is its trace id, its span id and the row's `Timestamp`. An id of zeros is asked for as an empty one; tables have it as an empty
+//! string, or from other programs as zeros, which count as equal. The server reads these three columns of the rows within the
 //! requested [times](TimeSpan), which select parts and granules. It joins the rows with the keys: a hash table of the keys is all that it
 //! holds.
 //!
@@ -338,9 +339,10 @@ impl Lookup {
         };
         let times: Vec<String> = times.iter().map(between).collect();
         format!(
-            "SELECT number, count() FROM (SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS at FROM {} WHERE {}) AS stored \
+            "SELECT number, count() FROM (SELECT if(TraceId = repeat('0', 32), '', TraceId) AS trace, \
+             if(SpanId = repeat('0', 16), '', SpanId) AS span, toUnixTimestamp64Nano(Timestamp) AS at FROM {} WHERE {}) AS stored \
              GLOBAL INNER JOIN (SELECT number, lower(hex(trace)) AS trace, lower(hex(span)) AS span, at FROM keys) AS asked \
-             ON stored.TraceId = asked.trace AND stored.SpanId = asked.span AND stored.at = asked.at \
+             ON stored.trace = asked.trace AND stored.span = asked.span AND stored.at = asked.at \
              GROUP BY number FORMAT RowBinary",
             self.table,
             times.join(" OR "),

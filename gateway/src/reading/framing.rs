@@ -15,6 +15,9 @@
 //!
 //! The newer serializers of Confluent write the id of the schema into the header `__value_schema_id`. Then there is no frame.
 //!
+//! Some producers leave the indexes out. Then the payload begins with 0x0a, the key of `TracesData.resource_spans`. As a number of indexes
+//! 0x0a would be 5, which is more than [`INDEXES_MAX`]: no byte of a payload is skipped as an index.
+//!
 //! The schema is not looked up: only OTLP is read, and its schema is known. Cost: one comparison a message. Limits: [`INDEXES_MAX`].
 
 use sluice_gateway_config::Format;
@@ -25,8 +28,11 @@ const PAYLOAD_MIN: u8 = 0x08;
 /// Magic byte and id of the schema.
 const HEADER_BYTES: usize = 5;
 
-/// Indexes of a message type. Chosen: OTLP's are on the outermost level of their files, so they have one index.
-const INDEXES_MAX: u64 = 16;
+/// Indexes of a message type. Chosen: OTLP's are on the outermost level of their files, so they have one index; 0x0a stands for 5.
+const INDEXES_MAX: u64 = 4;
+
+/// The first byte of a payload with spans: field 1, length-delimited (opentelemetry-proto, `trace.proto`, `TracesData.resource_spans`).
+const RESOURCE_SPANS: u8 = 0x0a;
 
 /// Bytes of the longest varint (protobuf, "Encoding").
 const VARINT_BYTES_MAX: usize = 10;
@@ -95,8 +101,11 @@ fn framed(message: &[u8], format: Format) -> Result<&[u8], FrameError> {
     }
 }
 
-/// What comes behind the indexes of the message type.
+/// What comes behind the indexes of the message type, if there are any.
 fn behind_indexes(bytes: &[u8]) -> Result<&[u8], FrameError> {
+    if bytes.first() == Some(&RESOURCE_SPANS) {
+        return Ok(bytes);
+    }
     let (count, mut rest) = varint(bytes)?;
     // Zigzag: an even number is twice the count, an odd one is negative.
     let is_count = count.is_multiple_of(2) && count / 2 <= INDEXES_MAX;
@@ -134,7 +143,7 @@ mod tests {
     #[test]
     fn a_frame_is_skipped_with_the_indexes_of_the_message_type() {
         let span = b"\x0a\x02\x12\x00";
-        for indexes in [&[0][..], &[2, 0], &[4, 2, 0], &[2, 0x80, 1], &[0x80, 0]] {
+        for indexes in [&[][..], &[0], &[2, 0], &[4, 2, 0], &[8, 2, 0, 0, 0], &[2, 0x80, 1], &[0x80, 0]] {
             let message = framed_as(indexes, span);
             assert_eq!(payload(&message, Format::OtlpProto), Ok(&span[..]), "{indexes:?}");
             assert!(is_framed(&message));

@@ -6,7 +6,10 @@
 
 use crate::{
     reading::framing::{self, FrameError},
-    rows::raw_limit::{BLOCK_RAW_BYTES_MAX, MESSAGE_RAW_BYTES_MIN, RAW_BYTES_PER_MESSAGE_BYTE},
+    rows::{
+        carry::LIST_BYTES_MAX,
+        raw_limit::{BLOCK_RAW_BYTES_MAX, MESSAGE_RAW_BYTES_MIN, RAW_BYTES_PER_MESSAGE_BYTE},
+    },
 };
 use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
 use sluice_gateway_config::{ByteSize, Format, Sizing, budget};
@@ -34,7 +37,10 @@ pub enum Reason {
         "it is longer than source.kafka.recordBatchBytesMax, which limits the memory in which a worker rewrites JSON"
     )]
     MessageTooLong,
-    #[error("one of its spans makes a row that is larger than the limit")]
+    #[error(
+        "one of its spans makes a row of more than {} MiB, or has a list or array of more than {} KiB to which attributes.rules apply",
+        budget::ROW_BYTES_MAX >> 20, LIST_BYTES_MAX >> 10
+    )]
     RowTooLarge,
     /// Its rows are too large for its size, or for one block.
     #[error(

@@ -10,8 +10,9 @@
 //! Cost: per resource a look at two counters and a comparison with the name before; for another name a hash of it. Nothing per span, and no
 //! lock unless a name is new to the worker; among more than [`SERVICES_MAX`] names, a lock that readers share.
 //!
-//! Limits: [`SERVICES_MAX`] names of [`NAME_BYTES_MAX`] are counted; services that come later count as the rest until the gateway restarts.
-//! [`LARGEST_MAX`] are shown. Memory: 128 KiB for all names, and [`TALLY_BYTES_MAX`] a worker.
+//! Limits: [`SERVICES_MAX`] names of [`NAME_BYTES_MAX`] are counted; others count as the rest. A look at all places taken gives
+//! [`FREED_MAX`] of them free: those of the smallest services that were never shown. What these have sent stays with the rest, and a large
+//! service that comes late soon has a place. [`LARGEST_MAX`] are shown. Memory: 128 KiB for all names, and [`TALLY_BYTES_MAX`] a worker.
 
 use sluice_clickhouse::row_frames::RowTotals;
 use std::{
@@ -24,6 +25,9 @@ use std::{
 
 /// Services that are counted one by one. Chosen: more than most companies have in one pipeline; every one takes about 250 bytes.
 pub const SERVICES_MAX: usize = 512;
+
+/// Places that a look gives free. Chosen: a quarter, so that services of middle size keep theirs.
+const FREED_MAX: usize = SERVICES_MAX / 4;
 
 /// Services that are shown. Chosen: a table that people read; two series each.
 pub const LARGEST_MAX: usize = 50;
@@ -69,17 +73,28 @@ impl Volume {
 /// The counts of all workers.
 #[derive(Debug)]
 pub struct Services {
-    /// The place of each name; the lock is taken by a worker for a name that is new to it.
-    places: RwLock<HashMap<Arc<str>, usize>>,
+    /// The lock is taken by a worker for a name that is new to it.
+    places: RwLock<Places>,
+    /// How often places were given free.
+    epoch: AtomicU64,
     /// By place; the last is the rest.
     counts: Box<[Count]>,
     shown: Mutex<Shown>,
+}
+
+#[derive(Debug)]
+struct Places {
+    /// The place of each name.
+    of: HashMap<Arc<str>, usize>,
+    free: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Count {
     spans: AtomicU64,
     row_bytes: AtomicU64,
+    /// The epoch that began when the place was last given free.
+    freed: AtomicU64,
 }
 
 /// What was said at the last look.
@@ -87,6 +102,8 @@ struct Count {
 struct Shown {
     /// By place.
     counted: Vec<Volume>,
+    /// By place, whether its service was ever among the largest: its counters must never begin anew.
+    was_largest: Vec<bool>,
     other: Volume,
 }
 
@@ -104,9 +121,14 @@ pub struct Largest {
 impl Default for Services {
     fn default() -> Self {
         Self {
-            places: RwLock::default(),
+            places: RwLock::new(Places { of: HashMap::new(), free: (0..SERVICES_MAX).rev().collect() }),
+            epoch: AtomicU64::new(0),
             counts: (0..=REST).map(|_| Count::default()).collect(),
-            shown: Mutex::new(Shown { counted: vec![Volume::default(); REST + 1], other: Volume::default() }),
+            shown: Mutex::new(Shown {
+                counted: vec![Volume::default(); REST + 1],
+                was_largest: vec![false; REST + 1],
+                other: Volume::default(),
+            }),
         }
     }
 }
@@ -118,24 +140,26 @@ impl Services {
     /// largest has its own count. What any other service has sent since the last look is added to the others, and stays there if the service
     /// is among the largest later.
     pub fn look(&self) -> Largest {
+        // One look at a time: none gives a place free whose service another one shows.
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         let names: Vec<(Arc<str>, usize)> =
-            places.iter().map(|(name, place)| (name.clone(), *place)).collect();
+            places.of.iter().map(|(name, place)| (name.clone(), *place)).collect();
+        let is_full = places.free.is_empty();
         drop(places);
         let counts: Vec<Volume> = self.counts.iter().map(Count::get).collect();
         let mut services: Vec<(Arc<str>, usize, Volume)> =
             names.into_iter().map(|(name, place)| (name, place, counts[place])).collect();
-        services.retain(|(_, _, volume)| volume.spans > 0);
         services.sort_unstable_by(|one, two| {
             two.2.row_bytes.cmp(&one.2.row_bytes).then_with(|| one.0.cmp(&two.0))
         });
-        services.truncate(LARGEST_MAX);
         let mut is_largest = [false; REST + 1];
-        for (_, place, _) in &services {
+        let largest = services.iter().take(LARGEST_MAX).filter(|(_, _, volume)| volume.spans > 0);
+        for (_, place, _) in largest {
             is_largest[*place] = true;
+            shown.was_largest[*place] = true;
         }
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let Shown { counted, other } = &mut *shown;
+        let Shown { counted, other, .. } = &mut *shown;
         for (place, (now, before)) in counts.iter().zip(counted).enumerate() {
             if !is_largest[place] {
                 other.add(now.since(*before));
@@ -150,8 +174,33 @@ impl Services {
             .zip(is_largest)
             .filter(|(_, is_largest)| !is_largest)
             .for_each(|(count, _)| rest.add(*count));
+        if is_full {
+            let never_shown = services.iter().rev().filter(|(_, place, _)| !shown.was_largest[*place]);
+            let smallest: Vec<(Arc<str>, usize)> =
+                never_shown.take(FREED_MAX).map(|(name, place, _)| (name.clone(), *place)).collect();
+            self.free(&smallest, &mut shown);
+        }
+        services.truncate(LARGEST_MAX);
+        services.retain(|(_, _, volume)| volume.spans > 0);
         let services = services.into_iter().map(|(name, _, volume)| (name, volume)).collect();
         Largest { services, other, rest }
+    }
+
+    /// Gives the places of these services free, and leaves what they have sent to the rest.
+    fn free(&self, smallest: &[(Arc<str>, usize)], shown: &mut Shown) {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let epoch = self.epoch.load(Ordering::Relaxed) + 1;
+        for (name, place) in smallest {
+            places.of.remove(name);
+            places.free.push(*place);
+            let count = &self.counts[*place];
+            count.freed.store(epoch, Ordering::Relaxed);
+            self.counts[REST].add(count.take());
+            let counted = std::mem::take(&mut shown.counted[*place]);
+            shown.counted[REST].add(counted);
+        }
+        // Workers that see it see the places that were freed.
+        self.epoch.store(epoch, Ordering::Release);
     }
 
     /// The place of a name, and the name itself if it has a place of its own.
@@ -159,9 +208,9 @@ impl Services {
         if name == OTHER {
             return (REST, None);
         }
-        let found = |places: &HashMap<Arc<str>, usize>| match places.get_key_value(name) {
+        let found = |places: &Places| match places.of.get_key_value(name) {
             Some((name, place)) => Some((*place, Some(name.clone()))),
-            None => (places.len() >= SERVICES_MAX).then_some((REST, None)),
+            None => places.free.is_empty().then_some((REST, None)),
         };
         if let Some(found) = found(&self.places.read().unwrap_or_else(PoisonError::into_inner)) {
             return found;
@@ -171,8 +220,9 @@ impl Services {
         if let Some(found) = found(&places) {
             return found;
         }
-        let (name, place): (Arc<str>, usize) = (name.into(), places.len());
-        places.insert(name.clone(), place);
+        let Some(place) = places.free.pop() else { return (REST, None) };
+        let name: Arc<str> = name.into();
+        places.of.insert(name.clone(), place);
         (place, Some(name))
     }
 }
@@ -182,6 +232,18 @@ impl Count {
         Volume {
             spans: self.spans.load(Ordering::Relaxed),
             row_bytes: self.row_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    fn add(&self, Volume { spans, row_bytes }: Volume) {
+        self.spans.fetch_add(spans, Ordering::Relaxed);
+        self.row_bytes.fetch_add(row_bytes, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Volume {
+        Volume {
+            spans: self.spans.swap(0, Ordering::Relaxed),
+            row_bytes: self.row_bytes.swap(0, Ordering::Relaxed),
         }
     }
 }
@@ -195,6 +257,8 @@ pub struct ServiceTally {
     services: Arc<Services>,
     /// By a hash of the name.
     known: Vec<Option<Known>>,
+    /// When the message began.
+    epoch: u64,
     /// What the message has, by place.
     pending: Vec<Volume>,
     /// Places with something pending.
@@ -211,6 +275,7 @@ impl ServiceTally {
         Self {
             services,
             known: vec![None; KNOWN_MAX],
+            epoch: 0,
             pending: vec![Volume::default(); SERVICES_MAX + 1],
             touched: Vec::with_capacity(SERVICES_MAX + 1),
             open: None,
@@ -224,6 +289,11 @@ impl ServiceTally {
         for place in self.touched.drain(..) {
             self.pending[place] = Volume::default();
         }
+        let epoch = self.services.epoch.load(Ordering::Acquire);
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.known.fill(None);
+        }
     }
 
     /// Begins a resource with this `ServiceName`; `totals` are those of the block.
@@ -233,15 +303,17 @@ impl ServiceTally {
         self.open = Some((self.place(name), totals));
     }
 
-    /// Adds a whole message to the counts of all; `totals` are those of the block with it.
+    /// Adds a whole message to the counts of all; `totals` are those of the block with it. What it has for a place that was given free since
+    /// it began counts as the rest.
     pub fn commit(&mut self, totals: RowTotals) {
         self.close(totals);
         self.open = None;
+        let counts = &self.services.counts;
+        let has_changed = self.services.epoch.load(Ordering::Acquire) != self.epoch;
         for place in self.touched.drain(..) {
-            let Volume { spans, row_bytes } = std::mem::take(&mut self.pending[place]);
-            let count = &self.services.counts[place];
-            count.spans.fetch_add(spans, Ordering::Relaxed);
-            count.row_bytes.fetch_add(row_bytes, Ordering::Relaxed);
+            let volume = std::mem::take(&mut self.pending[place]);
+            let is_freed = has_changed && counts[place].freed.load(Ordering::Relaxed) > self.epoch;
+            counts[if is_freed { REST } else { place }].add(volume);
         }
     }
 
@@ -396,6 +468,30 @@ mod tests {
         assert_eq!((largest[0].0.len(), largest.len()), (NAME_BYTES_MAX, LARGEST_MAX));
         let all = SERVICES_MAX as u64 + 6;
         assert_eq!(other.spans, all - LARGEST_MAX as u64);
+    }
+
+    #[test]
+    fn a_large_service_that_comes_late_is_shown() {
+        let services = Arc::new(Services::default());
+        let mut tally = ServiceTally::new(services.clone());
+        let mut late = ServiceTally::new(services.clone());
+        late.begin();
+        late.resource(b"0", totals(0, 0));
+        for number in 0..SERVICES_MAX as u64 + 100 {
+            send(&mut tally, &[(&format!("{number}"), 1, 1_000_000 - number)]);
+        }
+        let before = services.look();
+        // This one began before the look, and its service has no place any more or still has it.
+        late.commit(totals(1, 10));
+        send(&mut tally, &[("giant", 5, 9_000_000), ("1", 1, 1)]);
+        send(&mut tally, &[("511", 1, 1)]);
+        let after = services.look();
+        assert_eq!((&*after.services[0].0, after.services[0].1.spans), ("giant", 5));
+        let sum = |largest: &Largest| {
+            largest.services.iter().map(|(_, volume)| volume.spans).sum::<u64>() + largest.rest.spans
+        };
+        assert_eq!((sum(&before), sum(&after)), (612, 620));
+        assert!(after.other.spans >= before.other.spans && after.other.row_bytes >= before.other.row_bytes);
     }
 
     proptest! {

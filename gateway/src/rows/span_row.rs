@@ -34,6 +34,7 @@ mod row_error;
 mod service;
 mod words;
 
+pub use ids::stored as stored_id;
 pub use row_error::RowError;
 
 use nested::{Nested, put_events, put_links};

@@ -1,4 +1,5 @@
-//! Tables for a terminal: each column is as wide as its widest cell, and numbers are aligned to the right.
+//! Tables for a terminal: each column is as wide as its widest cell, and numbers are aligned to the right. Names in cells may come from
+//! senders of spans: what would control the terminal is shown as U+FFFD.
 
 use std::fmt::Write as _;
 
@@ -7,6 +8,8 @@ const GAP: &str = "  ";
 
 /// A table with a header; every row has as many cells as the header. Columns of numbers are aligned to the right.
 pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let printable = |cell: &String| cell.replace(char::is_control, "\u{FFFD}");
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(printable).collect()).collect();
     let all = || {
         std::iter::once(header.iter().map(|cell| (*cell).to_owned()).collect()).chain(rows.iter().cloned())
     };
@@ -71,6 +74,14 @@ mod tests {
         let rows =
             [vec!["spans".into(), "7".into()], vec!["a".into(), "1200".into()], vec!["b".into(), "-".into()]];
         assert_eq!(table(&["TOPIC", "LAG"], &rows), "TOPIC   LAG\nspans     7\na      1200\nb         -\n");
+    }
+
+    #[test]
+    fn a_cell_does_not_control_the_terminal() {
+        assert_eq!(
+            table(&["SERVICE"], &[vec!["a\u{1b}[31m\nb\0".into()]]),
+            "SERVICE\na\u{FFFD}[31m\u{FFFD}b\u{FFFD}\n"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::produce::{Compression, Feed, Producer};
 use e2e_fixtures::spans::{Encoding, Generator, Run, Shape};
-use opentelemetry_proto::tonic::trace::v1::TracesData;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use prost::Message as _;
 use serde_json::{Value, json};
 
@@ -149,6 +149,34 @@ async fn check_waiting(stage: &Stage, gateway: Gateway, run: Run) -> Result<()> 
     check_totals(&audited, &expected)?;
     ensure!(audited.code == Some(65), "{:?}", audited.code);
     Ok(())
+}
+
+/// The table has ids of zeros as empty strings, and from other programs as zeros.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "group delivery"]
+async fn a_span_with_ids_of_zeros_is_found() -> Result<()> {
+    process::run("audit-zeros", i32::try_from(PARTITIONS)?, async |stage: &Stage| {
+        let start_time_unix_nano = Run::fresh().start_ns;
+        let (trace_id, span_id) = (vec![0; 16], vec![0; 8]);
+        let span = Span { trace_id, span_id, start_time_unix_nano, ..Span::default() };
+        let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
+        let resource_spans = vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }];
+        stage.send(0, Some(&TracesData { resource_spans }.encode_to_vec())).await?;
+        let gateway = stage.start("audit-zeros", &json!({})).await?;
+        gateway.wait_lag(0).await?;
+        let zeros = "ALTER TABLE {table} UPDATE TraceId = repeat('0', 32), SpanId = repeat('0', 16) WHERE TraceId = '' \
+                     SETTINGS mutations_sync = 2";
+        for alter in [None, Some(zeros)] {
+            if let Some(statement) = alter {
+                gateway.execute(statement).await?;
+            }
+            let audited = gateway.audit(&[]).await?;
+            check_totals(&audited, &json!({"messages": 1, "spans": 1, "rows": 1}))?;
+            ensure!(audited.code == Some(0), "{alter:?}: {:?}", audited.code);
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// Older than the shortest `schema.ttl`, which is an hour, in nanoseconds.

@@ -19,7 +19,7 @@ use crate::{
     },
     rows::{
         carry::{Carry, Carrying},
-        span_row::Scratch,
+        span_row::{Scratch, stored_id},
         span_times::SpanTimes,
     },
     table::row_expiry::RowExpiry,
@@ -127,7 +127,8 @@ impl SpanSink for KeySink<'_> {
         let (start, end) = (span.start_time_unix_nano, span.end_time_unix_nano);
         let SpanTimes { start_nanos, .. } = SpanTimes::of(start, end, self.payload.timestamp_nanos);
         self.totals.spans += 1;
-        self.chunk.add((self.offset, row), (span.trace_id, span.span_id), start_nanos);
+        let ids = (stored_id(span.trace_id), stored_id(span.span_id));
+        self.chunk.add((self.offset, row), ids, start_nanos);
         Ok(())
     }
 }

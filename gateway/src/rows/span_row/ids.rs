@@ -20,9 +20,14 @@ pub(super) fn put(row: &mut Vec<u8>, span: &Span<'_>) {
     put_unless(row, parent == 0, parent_digits);
 }
 
+/// The bytes of an id of which the row has the digits: none if they are all zeros.
+pub fn stored<const N: usize>(id: &[u8; N]) -> &[u8] {
+    if *id == [0; N] { &[] } else { id }
+}
+
 /// Appends an id of a link as a string of lower-case hex digits; an empty string if there is no id.
 pub(super) fn put_hex<const N: usize>(row: &mut Vec<u8>, id: Option<&[u8; N]>) {
-    let id = id.filter(|id| **id != [0; N]).map_or(&[][..], |id| id);
+    let id = id.map_or(&[][..], stored);
     put_len(row, id.len() * 2);
     for byte in id {
         row.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
