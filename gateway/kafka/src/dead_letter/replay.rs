@@ -19,7 +19,7 @@ use rdkafka::{
 };
 use sluice_gateway_config::{Kafka, SecretFileError};
 use sluice_login::Renewal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long brokers may take to acknowledge a message.
 pub const REPLAY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,6 +36,9 @@ pub enum ReplayError {
     /// librdkafka refused the settings.
     #[error("cannot create a Kafka producer for replayed messages: {0}")]
     Create(Box<KafkaError>),
+    /// There is no token to log in with.
+    #[error("cannot log in to Kafka: {0}")]
+    Login(sluice_login::Error),
     /// The brokers refused it, or did not answer in time.
     #[error("cannot produce to topic {topic}, partition {partition}: {source}")]
     Produce { topic: String, partition: i32, source: Box<KafkaError> },
@@ -90,8 +93,11 @@ impl Replayer {
         let producer: BaseProducer<Acknowledged> = config
             .create_with_context(Acknowledged(sender))
             .map_err(|source| ReplayError::Create(Box::new(source)))?;
-        let renewal = renewal(kafka);
+        let (renewal, began) = (renewal(kafka), Instant::now());
         renewal.wait(producer.client());
+        if let Some(why) = renewal.missing_after(began.elapsed()) {
+            return Err(ReplayError::Login(why));
+        }
         Ok(Self { producer, answers, renewal })
     }
 

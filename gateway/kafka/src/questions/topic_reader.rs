@@ -54,6 +54,9 @@ pub enum ReadError {
     /// librdkafka refused the settings.
     #[error("cannot create a Kafka client for {brokers}: {source}")]
     Create { brokers: String, source: Box<KafkaError> },
+    /// There is no token to log in with.
+    #[error("cannot log in to Kafka: {0}")]
+    Login(sluice_login::Error),
     /// There is no such topic, or no such partition.
     #[error("topic {topic} does not exist, or has no partition {}", .partition.map_or("at all".to_owned(), |number| number.to_string()))]
     Missing {
@@ -99,7 +102,7 @@ pub struct CommittedOffset {
 }
 
 impl TopicReader {
-    /// Creates a reader for the config's brokers. Sends no request yet. `tool` is the client name in the brokers' logs.
+    /// Creates a reader for the config's brokers. Sends them no request yet; if it logs in with tokens, it waits for the first one. `tool` is the client name in the brokers' logs.
     pub fn new(kafka: &Kafka, tool: &str, patience: Patience) -> Result<Self, ReadError> {
         Self::isolated(kafka, tool, patience, None)
     }
@@ -133,8 +136,11 @@ impl TopicReader {
         let created = config.create();
         let consumer: BaseConsumer = created
             .map_err(|source| ReadError::Create { brokers: brokers.clone(), source: Box::new(source) })?;
-        let renewal = renewal(kafka);
+        let (renewal, began) = (renewal(kafka), Instant::now());
         renewal.wait(consumer.client());
+        if let Some(why) = renewal.missing_after(began.elapsed()) {
+            return Err(ReadError::Login(why));
+        }
         Ok(Self { consumer, renewal, patience, batch_bytes_max: kafka.record_batch_bytes_max.get(), brokers })
     }
 

@@ -6,6 +6,7 @@ use rdkafka::{
     mocking::MockCluster,
     producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer as _},
 };
+use sluice_gateway_config::{OAuth, Sasl, SaslMechanism};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -152,4 +153,28 @@ fn brokers_that_are_away_end_the_reading() {
     let reader = TopicReader::new(&topic.kafka(), "test", Patience { answer: soon, message: soon }).unwrap();
     let error = reader.message(&id, 0).unwrap_err();
     assert!(matches!(error, ReadError::Ask { .. }), "{error}");
+}
+
+#[test]
+fn without_a_token_the_error_says_why_there_is_none() {
+    let oauth = OAuth {
+        client_credentials: None,
+        token_file: Some("/no/such/token".to_owned()),
+        aws_msk_iam: None,
+        extensions: BTreeMap::new(),
+    };
+    let sasl = Sasl {
+        mechanism: SaslMechanism::OAuthBearer,
+        username: None,
+        username_file: None,
+        password_file: None,
+        oauth: Some(oauth),
+    };
+    let bootstrap_servers = vec!["127.0.0.1:1".to_owned()];
+    let kafka = Kafka { bootstrap_servers, sasl: Some(sasl), ..kafka() };
+    let refused = TopicReader::new(&kafka, "test", PATIENCE).map(drop).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("cannot log in to Kafka: ") && refused.contains("/no/such/token"),
+        "{refused}"
+    );
 }
