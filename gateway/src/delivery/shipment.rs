@@ -78,6 +78,8 @@ pub struct Shipment {
     halting: Option<Halting>,
     /// Its rows that may be duplicates once it is stored.
     rows_elsewhere: u64,
+    /// The same until they are counted, then 0.
+    rows_uncounted: u64,
     /// Whether the shipment gives the block back, instead of waiting, if the table lacks its columns.
     gives_back: bool,
 }
@@ -147,6 +149,7 @@ impl Shipment {
             doubt: None,
             halting: None,
             rows_elsewhere,
+            rows_uncounted: rows_elsewhere,
             gives_back: false,
         }
     }
@@ -330,6 +333,9 @@ impl Shipment {
         if let Some(step) = self.sending.tries.sending(&at) {
             shard.give_up(endpoint, pass);
             return Some(step);
+        }
+        if !shard.is_failing() {
+            self.count_elsewhere();
         }
         let query_id = shard.query_ids.attempt(&self.sending.token, self.sending.attempts);
         self.sending.attempts = self.sending.attempts.saturating_add(1);

@@ -28,7 +28,7 @@ use sluice_plan::{
     EdgeSeen, KeptVersions, Names, Observed, Partitions, ScalingSeen, SchemaSeen, Secrets, ServersSeen,
     StorageClassSeen, TopicSeen, Unresolved, WorkloadSeen, asks_first, group_of, group_owner, names,
     objects::{configs_of_pods, live_config_of},
-    schema_job_name,
+    pods, schema_job_name,
     volumes::replacement::needs_class,
 };
 use std::sync::Arc;
@@ -98,8 +98,10 @@ pub async fn observe(
     });
     let GatewayReport { told, messages, open_transactions, messages_lost, sink, insert_error } = report;
     if let Some(workload) = &mut workload {
-        workload.count_unready(Timestamp::now());
-        workload.told_by(&reasons);
+        let now = Timestamp::now();
+        workload.count_unready(now);
+        let unmounted = |pod: &Pod| Some((pods::ordinal(pod)?, pods::unmounted(pod, now)?));
+        workload.told_by(&pods.iter().filter_map(unmounted).chain(reasons).collect());
     }
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);

@@ -33,9 +33,16 @@ impl Shipment {
         self.shard.delivery.metrics.insert_failures.with_label_values(&[Class::InDoubt.label()]).inc();
     }
 
+    /// Counts rows that are, or may be, elsewhere too, once: before a server that takes inserts gets them, so that they are counted also if this
+    /// process is killed before the answer, and Kafka deletes more of them before the next one reads them; or else when they are stored.
+    pub(super) fn count_elsewhere(&mut self) {
+        let rows = std::mem::take(&mut self.rows_uncounted);
+        self.shard.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(rows);
+    }
+
     /// Counts rows that are sent again although they may be stored.
     pub(super) fn count_double(&self, may_double: bool) {
-        // Rows that may be elsewhere are counted when they are stored.
+        // Rows that may be elsewhere are counted on their own.
         if may_double && self.rows_elsewhere == 0 {
             self.shard.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(self.sending.rows);
             tracing::warn!(

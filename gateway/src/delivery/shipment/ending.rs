@@ -22,10 +22,11 @@ pub struct End {
 
 impl Shipment {
     /// Settles a stored block; `dead_lettered` of its rows are dead letters.
-    pub(super) async fn settle(self, dead_lettered: u64) {
+    pub(super) async fn settle(mut self, dead_lettered: u64) {
+        self.count_elsewhere();
         self.frames.end(self.shard.spool(), Ended::Settled).await;
         let is_only_copy = self.frames.is_only_copy();
-        let Self { shard, block, encoded, rows_elsewhere, .. } = self;
+        let Self { shard, block, encoded, .. } = self;
         if shard.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("inserts succeed again");
             shard.recovered.notify_waiters();
@@ -36,7 +37,6 @@ impl Shipment {
         let metrics = &shard.delivery.metrics;
         metrics.rows_inserted.inc_by(block.rows - dead_lettered);
         metrics.blocks_inserted.inc();
-        metrics.guarantee.possible_duplicate_rows.inc_by(rows_elsewhere);
         metrics.bytes_inserted.inc_by(block.bytes as u64);
         metrics.blocks_in_flight.dec();
         if let Some(seconds) = freshness_seconds(SystemTime::now(), block.span_end_nanos_max) {

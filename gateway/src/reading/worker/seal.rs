@@ -91,7 +91,7 @@ impl Worker {
             tracing::warn!(
                 partition = %id, first, next, rows,
                 "an earlier owner of the partition may have inserted these rows in a longer range, whose token is not known: they may be in \
-                 the table twice, and count in possible_duplicate_rows_total once they are inserted"
+                 the table twice, and count in possible_duplicate_rows_total"
             );
         }
         // The block is sent first: a release of the partition must not overtake it.

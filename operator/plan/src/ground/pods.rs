@@ -1,7 +1,13 @@
 //! Facts about a pod that several decisions need: which gateway it is, whether it is ready, whether it runs.
 
 use crate::names::GATEWAY_CONTAINER;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
+use k8s_openapi::{
+    api::core::v1::{ContainerStatus, Pod, PodCondition},
+    jiff::{SignedDuration, Timestamp},
+};
+
+/// A pod that has had a node for so long has its volumes, if they are there. Chosen: longer than a volume of a cloud takes to be attached.
+const MOUNTED_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// The number at the end of a pod's name.
 pub fn ordinal(pod: &Pod) -> Option<u32> {
@@ -38,7 +44,67 @@ pub(crate) fn conditions<'a>(
     all.filter(move |condition| condition.type_ == kind && condition.status == status)
 }
 
+/// That a pod still has no containers because its volumes are not mounted, and which ones it has. kubelet mounts them first, and says only
+/// in an event which one it cannot mount.
+pub fn unmounted(pod: &Pod, now: Timestamp) -> Option<String> {
+    conditions(pod, "PodReadyToStartContainers", "False").next()?;
+    let scheduled = conditions(pod, "PodScheduled", "True").next()?.last_transition_time.as_ref()?.0;
+    if pod.metadata.deletion_timestamp.is_some() || now.duration_since(scheduled) < MOUNTED_AFTER {
+        return None;
+    }
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let needed: Vec<String> = volumes
+        .filter_map(|volume| {
+            let secret = volume.secret.as_ref().filter(|secret| secret.optional != Some(true));
+            let secret = secret.and_then(|secret| Some(format!("Secret {}", secret.secret_name.as_ref()?)));
+            let config_map = volume.config_map.as_ref().filter(|map| map.optional != Some(true));
+            let config_map = config_map.map(|map| format!("ConfigMap {}", map.name));
+            let claim = volume.persistent_volume_claim.as_ref();
+            let claim = claim.map(|claim| format!("PersistentVolumeClaim {}", claim.claim_name));
+            secret.or(config_map).or(claim)
+        })
+        .collect();
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    Some(format!(
+        "not all of its volumes can be mounted ({}): kubectl describe pod {name} says which one is missing",
+        needed.join(", ")
+    ))
+}
+
 fn gateway(pod: &Pod) -> Option<&ContainerStatus> {
     let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
     containers.iter().find(|container| container.name == GATEWAY_CONTAINER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_whose_volumes_are_not_mounted_says_so_after_a_minute() {
+        let pod = |ready: &str| -> Pod {
+            serde_json::from_value(json!({
+                "metadata": {"name": "prod-gateway-0"},
+                "spec": {"containers": [], "volumes": [
+                    {"name": "a", "configMap": {"name": "tools"}},
+                    {"name": "b", "secret": {"secretName": "certs"}},
+                    {"name": "c", "secret": {"secretName": "extra", "optional": true}},
+                    {"name": "d", "persistentVolumeClaim": {"claimName": "queue-0"}},
+                    {"name": "e", "emptyDir": {}},
+                ]},
+                "status": {"conditions": [
+                    {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                    {"type": "PodReadyToStartContainers", "status": ready},
+                ]},
+            }))
+            .unwrap()
+        };
+        let at = |time: &str, ready: &str| unmounted(&pod(ready), time.parse().unwrap());
+        assert_eq!(at("2026-01-01T00:00:59Z", "False"), None);
+        let said = at("2026-01-01T00:01:00Z", "False").unwrap();
+        assert!(said.contains("(ConfigMap tools, Secret certs, PersistentVolumeClaim queue-0)"), "{said}");
+        assert!(said.contains("kubectl describe pod prod-gateway-0"), "{said}");
+        assert_eq!(at("2026-01-01T00:09:00Z", "True"), None);
+    }
 }

@@ -3,9 +3,12 @@
 //! Kubernetes goes by whole pods. An injected container (a service mesh, a log shipper) may never end, which keeps the Job from
 //! completing until its deadline fails it, or may fail itself. What the Job was made for is done when its own container has ended.
 
-use crate::observed::{
-    Termination,
-    workload::{last_end, trouble},
+use crate::{
+    ground::pods::unmounted,
+    observed::{
+        Termination,
+        workload::{last_end, trouble},
+    },
 };
 use k8s_openapi::{
     api::{
@@ -62,9 +65,9 @@ impl ContainerEnd {
     }
 }
 
-/// What keeps the container of this name from its start in the newest pod of a Job that is to stay, with the pod's name: no node takes it, or
-/// its image cannot be had. `None` for one that starts as any, that runs, or that has ended.
-pub(super) fn not_started(pods: &[Pod], container: &str) -> Option<String> {
+/// What keeps the container of this name from its start in the newest pod of a Job that is to stay, with the pod's name: no node takes it,
+/// its image cannot be had, or as of `now` its volumes cannot be mounted. `None` for one that starts as any, that runs, or that has ended.
+pub(super) fn not_started(pods: &[Pod], container: &str, now: Timestamp) -> Option<String> {
     let stays = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     let newest = stays.max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0))?;
     let status = newest.status.as_ref()?;
@@ -72,7 +75,7 @@ pub(super) fn not_started(pods: &[Pod], container: &str) -> Option<String> {
     if found.is_some_and(|found| last_end(found).is_some()) {
         return None;
     }
-    let why = trouble(status, container)?;
+    let why = trouble(status, container).or_else(|| unmounted(newest, now))?;
     Some(format!("{}: {why}", newest.metadata.name.as_deref().unwrap_or_default()))
 }
 

@@ -99,7 +99,7 @@ impl SchemaSeen {
         if end.as_ref().is_some_and(ContainerEnd::is_success) {
             return if failed.is_some() { Self::Remembered } else { Self::Succeeded };
         }
-        let stuck = not_started(pods, SCHEMA_CONTAINER).filter(|_| end.is_none());
+        let stuck = not_started(pods, SCHEMA_CONTAINER, now).filter(|_| end.is_none());
         // What else runs in the pod keeps the Job from failing until its deadline.
         if failed.is_none() && !end.as_ref().is_some_and(|end| end.pod_runs) {
             return stuck.map_or(Self::Running, |why| Self::Again(SchemaFailure::not_started(&why)));

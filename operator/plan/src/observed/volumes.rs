@@ -247,7 +247,7 @@ impl DrainJobSeen {
             // made in that second proves nothing.
             workload_version: annotation(WORKLOAD_VERSION)
                 .map(|version| if is_made_after(job, &version) { version } else { String::new() })?,
-            not_started: not_started(pods, DRAIN_CONTAINER).filter(|_| state == DrainJobState::Running),
+            not_started: not_started(pods, DRAIN_CONTAINER, now).filter(|_| state == DrainJobState::Running),
             state,
             going_for: metadata.deletion_timestamp.as_ref().map(|at| since(at.0)),
         })
