@@ -15,7 +15,7 @@ use super::steps::{Steps, quiet};
 use crate::fuzz;
 
 /// Parts into which the fault scenarios are divided.
-const FAULT_PARTS: u32 = 10;
+const FAULT_PARTS: u32 = 13;
 
 /// Long tests that are run together.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ const GATEWAY: &[&str] = &["gateway", "Cargo.lock", "Cargo.toml"];
 const FAULTS: &[&str] = &["gateway", "Cargo.lock", "e2e/faults"];
 
 /// All groups, in the order of their turns. Neighbours are of different kinds, so that consecutive commits get different tests.
-pub const ALL: [Group; 23] = [
+pub const ALL: [Group; 26] = [
     Group { name: "killed-operator", paths: OPERATOR, work: Work::Cluster(&["killed_operator::"]) },
     faults("faults-1", 1),
     Group {
@@ -131,8 +131,9 @@ pub const ALL: [Group; 23] = [
         ],
         work: Work::Cluster(&["security::"]),
     },
-    Group { name: "release", paths: GATEWAY, work: Work::Release(&["memory::", "throughput::"]) },
     faults("faults-6", 6),
+    Group { name: "release", paths: GATEWAY, work: Work::Release(&["memory::", "throughput::"]) },
+    faults("faults-7", 7),
     Group {
         name: "spec",
         paths: &["crds", "operator/plan", "gateway/config", "e2e/tests/it/spec"],
@@ -149,9 +150,9 @@ pub const ALL: [Group; 23] = [
             "spec::unharmed::",
         ]),
     },
-    faults("faults-7", 7),
-    Group { name: "deep", paths: GATEWAY, work: Work::Deep },
     faults("faults-8", 8),
+    Group { name: "deep", paths: GATEWAY, work: Work::Deep },
+    faults("faults-9", 9),
     Group {
         name: "deletion",
         paths: &[
@@ -180,7 +181,7 @@ pub const ALL: [Group; 23] = [
         ],
         work: Work::Cluster(&["deletion::drains::", "deletion::gone::", "rollout::leaving::"]),
     },
-    faults("faults-9", 9),
+    faults("faults-10", 10),
     Group {
         name: "operator",
         paths: OPERATOR,
@@ -194,7 +195,7 @@ pub const ALL: [Group; 23] = [
             "spec::objects::a_restarted_operator_writes_nothing",
         ]),
     },
-    faults("faults-10", 10),
+    faults("faults-11", 11),
     Group {
         name: "gitops",
         paths: &[
@@ -213,6 +214,7 @@ pub const ALL: [Group; 23] = [
             "gitops::waves::",
         ]),
     },
+    faults("faults-12", 12),
     Group {
         name: "clients",
         paths: &[
@@ -227,6 +229,7 @@ pub const ALL: [Group; 23] = [
         ],
         work: Work::Clients(&["edge_clients::"]),
     },
+    faults("faults-13", 13),
 ];
 
 const fn faults(name: &'static str, part: u32) -> Group {
