@@ -77,7 +77,17 @@ impl Renewal {
         self.wait_until(client, Instant::now() + FIRST_TOKEN_WAIT);
     }
 
-    /// The same with a deadline of its own.
+    /// The same, for a client that can do nothing without a token.
+    ///
+    /// # Errors
+    /// Why none has come by then.
+    pub fn first<C: ClientContext>(&self, client: &Client<C>) -> Result<(), Error> {
+        let began = Instant::now();
+        self.wait(client);
+        self.missing_after(began.elapsed()).map_or(Ok(()), Err)
+    }
+
+    /// As [`Self::wait`], with a deadline of its own.
     pub fn wait_until<C: ClientContext>(&self, client: &Client<C>, deadline: Instant) {
         if let Some(tokens) = &self.tokens {
             tokens.wait(deadline);

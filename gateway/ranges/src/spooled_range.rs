@@ -11,7 +11,7 @@
 //! | anywhere else | at or above the plan's horizon: below it an earlier owner may have sent a longer one |
 //!
 //! No range is taken over that the plan's gaps have a part of ([`is_torn`]): an earlier owner may have sent the rest of it. Nor is one that
-//! starts where ranges are doubtful: whoever has made it need not have known that.
+//! starts where ranges are doubtful: the owner that made it may not have known that.
 //!
 //! They must follow each other from the committed offset on without a gap. Reading starts behind the last one that is taken over. Blocks
 //! below that offset are not ranges of the partition: their rows are in the table, or the volume has the only copy and is responsible for

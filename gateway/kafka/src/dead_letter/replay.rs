@@ -19,7 +19,7 @@ use rdkafka::{
 };
 use sluice_gateway_config::{Kafka, SecretFileError};
 use sluice_login::Renewal;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long brokers may take to acknowledge a message.
 pub const REPLAY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -93,11 +93,8 @@ impl Replayer {
         let producer: BaseProducer<Acknowledged> = config
             .create_with_context(Acknowledged(sender))
             .map_err(|source| ReplayError::Create(Box::new(source)))?;
-        let (renewal, began) = (renewal(kafka), Instant::now());
-        renewal.wait(producer.client());
-        if let Some(why) = renewal.missing_after(began.elapsed()) {
-            return Err(ReplayError::Login(why));
-        }
+        let renewal = renewal(kafka);
+        renewal.first(producer.client()).map_err(ReplayError::Login)?;
         Ok(Self { producer, answers, renewal })
     }
 

@@ -136,11 +136,8 @@ impl TopicReader {
         let created = config.create();
         let consumer: BaseConsumer = created
             .map_err(|source| ReadError::Create { brokers: brokers.clone(), source: Box::new(source) })?;
-        let (renewal, began) = (renewal(kafka), Instant::now());
-        renewal.wait(consumer.client());
-        if let Some(why) = renewal.missing_after(began.elapsed()) {
-            return Err(ReadError::Login(why));
-        }
+        let renewal = renewal(kafka);
+        renewal.first(consumer.client()).map_err(ReadError::Login)?;
         Ok(Self { consumer, renewal, patience, batch_bytes_max: kafka.record_batch_bytes_max.get(), brokers })
     }
 
