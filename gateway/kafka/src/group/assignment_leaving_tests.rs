@@ -121,24 +121,34 @@ fn only_a_process_that_ends_leaves_blocks_on_its_volume() {
 
 /// An owner of one partition, of which two offsets are settled and not committed. The commits get these answers.
 fn settled(answers: Vec<KafkaResult<()>>) -> Assignment {
+    let (mut assignment, _) = sent(&[FIRST]);
+    assignment.committer = Some(Committer::of_answers(answers.into_iter()));
+    assignment
+}
+
+const FIRST: OffsetRange = OffsetRange { first: 0, next: 2 };
+const SECOND: OffsetRange = OffsetRange { first: 2, next: 4 };
+
+/// An owner of one partition whose ranges these are, all of them planned. The first is settled and not committed.
+fn sent(ranges: &[OffsetRange]) -> (Assignment, Sender<Report>) {
     let (mut assignment, reports, _) = assignment();
     let stats = ConsumerStats::default();
     assignment.arrivals.arrive(vec![id(0)]);
     assignment.begin(id(0), &beginning(None), &stats);
     let generation = assignment.owned[&id(0)].generation;
-    let range = OffsetRange { first: 0, next: 2 };
-    reports
-        .try_send(Report::Closed { id: id(0), generation, closed: closed(range), has_rows: true })
-        .unwrap();
+    for range in ranges {
+        reports
+            .try_send(Report::Closed { id: id(0), generation, closed: closed(*range), has_rows: true })
+            .unwrap();
+    }
     assignment.tend(&stats);
-    let ranges = &mut assignment.owned.get_mut(&id(0)).unwrap().ranges;
-    ranges.commit(clock::now()).unwrap();
-    ranges.committed(generation, CommitOutcome::Stored);
-    reports.try_send(Report::Settled { id: id(0), generation, range }).unwrap();
+    let planned = &mut assignment.owned.get_mut(&id(0)).unwrap().ranges;
+    planned.commit(clock::now()).unwrap();
+    planned.committed(generation, CommitOutcome::Stored);
+    reports.try_send(Report::Settled { id: id(0), generation, range: FIRST }).unwrap();
     assignment.tend(&stats);
     assert_eq!(assignment.committable(&[id(0)]), 2);
-    assignment.committer = Some(Committer::of_answers(answers));
-    assignment
+    (assignment, reports)
 }
 
 fn refused(code: RDKafkaErrorCode) -> KafkaResult<()> {
@@ -168,6 +178,24 @@ fn a_process_that_ends_commits_again_what_a_rebalance_refused() {
     assert_eq!(last(then_stored(rebalances()), true), 0, "the group has it");
     assert_eq!(last(then_stored(rebalances()), false), 2, "the group waits for who gives partitions up");
     assert_eq!(last(then_stored(vec![refused(UnknownMemberId)]), true), 2, "they are another's");
+}
+
+#[test]
+fn a_process_that_ends_commits_what_settles_during_its_last_commit() {
+    let (mut assignment, reports) = sent(&[FIRST, SECOND]);
+    let generation = assignment.owned[&id(0)].generation;
+    let mut late = Some(Report::Settled { id: id(0), generation, range: SECOND });
+    assignment.committer = Some(Committer::of_answers(std::iter::from_fn(move || {
+        if let Some(report) = late.take() {
+            reports.try_send(report).unwrap();
+        }
+        Some(Ok(()))
+    })));
+    assignment.stop.request(Duration::from_mins(1));
+    let until = Instant::now() + Duration::from_mins(1);
+    assignment.commit_last(&[id(0)], until, &ConsumerStats::default());
+    assert!(Instant::now() < until, "nothing more settles");
+    assert_eq!(assignment.committable(&[id(0)]), 0);
 }
 
 #[test]

@@ -197,8 +197,7 @@ impl Committer {
 
     /// A committer whose commits get these answers, one after another.
     #[cfg(test)]
-    pub(crate) fn of_answers(answers: Vec<KafkaResult<()>>) -> Self {
-        let mut answers = answers.into_iter();
+    pub(crate) fn of_answers(mut answers: impl Iterator<Item = KafkaResult<()>> + Send + 'static) -> Self {
         let answer = move |request| {
             let Request::Commit(commits) = request else { return None };
             let result = answers.next()?;

@@ -69,16 +69,16 @@ fn count_lost(owned: &mut Owned, stats: &ConsumerStats) {
 
 impl Assignment {
     /// Waits for the request in flight, then makes the last commit of these partitions and waits for it too. A process that ends repeats
-    /// it while the group refuses it because of a rebalance: librdkafka takes part in the rebalance on its own, and until this member
-    /// answers, no other member gets its partitions. A member that gives partitions up in a rebalance does not repeat it: the group waits
-    /// for its answer.
+    /// it for blocks that were inserted meanwhile, and while the group refuses it because of a rebalance: librdkafka takes part in the
+    /// rebalance on its own, and until this member answers, no other member gets its partitions. A member that gives partitions up in a
+    /// rebalance does not repeat it: the group waits for its answer.
     pub fn commit_last(&mut self, ids: &[PartitionId], deadline: Instant, stats: &ConsumerStats) {
         while self.resolve(deadline, stats) {
             self.last_refusal = None;
-            self.commit(|id| ids.contains(id));
+            let is_begun = self.commit(|id| ids.contains(id));
             self.resolve(deadline, stats);
-            let rebalances = self.last_refusal.is_some_and(|code| REBALANCES.contains(&code));
-            let is_worth_another = rebalances && self.stop.is_requested() && self.committable(ids) > 0;
+            let may_succeed = is_begun && self.last_refusal.is_none_or(|code| REBALANCES.contains(&code));
+            let is_worth_another = may_succeed && self.stop.is_requested() && self.committable(ids) > 0;
             if !is_worth_another || Instant::now() >= deadline {
                 return;
             }
@@ -195,18 +195,21 @@ impl Assignment {
         self.last_commit.elapsed() >= interval
     }
 
-    fn commit(&mut self, of: impl Fn(&PartitionId) -> bool) {
+    /// Begins a commit of these partitions. Returns whether one of them has something to commit.
+    fn commit(&mut self, of: impl Fn(&PartitionId) -> bool) -> bool {
         let Some(committer) = self.committer.as_mut().filter(|committer| !committer.is_busy()) else {
-            return;
+            return false;
         };
         let now = clock::now();
         let owned = self.owned.iter_mut().filter(|(id, _)| of(id));
         let commits: Vec<_> = owned
             .filter_map(|(id, owned)| Some((id.clone(), owned.generation, owned.ranges.commit(now)?)))
             .collect();
-        if !commits.is_empty() {
+        let is_begun = !commits.is_empty();
+        if is_begun {
             self.last_commit = Instant::now();
             committer.begin(commits);
         }
+        is_begun
     }
 }
