@@ -74,6 +74,12 @@ const READONLY: u32 = 164;
 /// (`ReplicatedMergeTreeSink.cpp`); without a quorum the code is `TABLE_IS_READ_ONLY`.
 const REPLICA_INACTIVE: &str = "Replica is not active right now";
 
+/// `MEMORY_LIMIT_EXCEEDED`: of the server, of the user, or of one query, which only its message says.
+pub(crate) const MEMORY_LIMIT_EXCEEDED: u32 = 241;
+
+/// What the message says of the limit of one query (`MemoryTracker.cpp`): measured on 26.7, and the text of older servers.
+const OF_THE_QUERY: [&str; 2] = ["Query memory limit exceeded", "(for query) exceeded"];
+
 /// `INCORRECT_DATA`: the rows, or the types before them.
 pub(crate) const INCORRECT_DATA: u32 = 117;
 
@@ -266,6 +272,11 @@ pub fn is_servers(code: Option<u32>) -> bool {
 pub fn is_pressure(code: Option<u32>, class: Class) -> bool {
     // Without Keeper a replicated table accepts nothing: in doubt for this block, pressure for all others.
     class == Class::BackPressure || code.is_some_and(|code| matches!(code, 225 | 244 | 999))
+}
+
+/// Whether what was sent needed more memory than one query may use (`max_memory_usage`), by the server's message: other queries are not the cause.
+pub fn is_query_limit(code: Option<u32>, message: &str) -> bool {
+    code == Some(MEMORY_LIMIT_EXCEEDED) && OF_THE_QUERY.iter().any(|text| message.contains(text))
 }
 
 /// Who must act before rows can be inserted again.

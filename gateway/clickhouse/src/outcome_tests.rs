@@ -208,6 +208,25 @@ fn every_halt_names_who_acts() {
 }
 
 #[test]
+fn the_memory_of_one_query_is_told_apart_by_its_message() {
+    let rest = "would use 17.01 MiB (attempt to allocate chunk of 1.00 MiB), maximum: 15.26 MiB";
+    for (code, message, expected) in [
+        (Some(241), "Query memory limit exceeded: ", true),
+        (Some(241), "Memory limit (for query) exceeded: ", true),
+        (Some(241), "User memory limit exceeded: ", false),
+        (Some(241), "(total) memory limit exceeded: ", false),
+        (Some(173), "Query memory limit exceeded: ", false),
+        (None, "Query memory limit exceeded: ", false),
+    ] {
+        assert_eq!(
+            is_query_limit(code, &format!("Code: 241. DB::Exception: {message}{rest}")),
+            expected,
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn too_many_parts_is_told_apart_by_its_message() {
     let table = [
         (

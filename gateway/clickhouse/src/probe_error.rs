@@ -1,6 +1,6 @@
 //! Why a query has no answer, by the caller's next action: wait for the server, ask for access, create the table.
 
-use crate::outcome::{Class, classify};
+use crate::outcome::{Class, MEMORY_LIMIT_EXCEEDED, classify};
 
 /// Why a query has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,9 +55,6 @@ impl ProbeError {
         matches!(self, Self::Other { code: Some(MEMORY_LIMIT_EXCEEDED), reason, .. } if !reason.contains(OF_SERVER))
     }
 }
-
-/// `MEMORY_LIMIT_EXCEEDED`.
-const MEMORY_LIMIT_EXCEEDED: u32 = 241;
 
 /// What the answer says if the limit is that of the server, and not of a query or its user.
 const OF_SERVER: &str = "(total)";

@@ -45,8 +45,8 @@ impl Answer {
     /// The answer for a failure. A success is [`Answer::Well`].
     pub fn of(failure: Failure) -> Self {
         match failure {
-            Failure { code, class } if outcome::is_pressure(code, class) => Self::Overloaded,
-            Failure { code, class: Class::Retry | Class::InDoubt } if !outcome::is_servers(code) => {
+            Failure { code, class, .. } if outcome::is_pressure(code, class) => Self::Overloaded,
+            Failure { code, class: Class::Retry | Class::InDoubt, .. } if !outcome::is_servers(code) => {
                 Self::None
             }
             Failure { class: Class::Halt | Class::RefreshSchema, .. } => Self::Unfit,

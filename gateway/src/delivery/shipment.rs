@@ -38,7 +38,7 @@ use crate::{
 use sluice_clickhouse::{
     body::InsertBody,
     insert::{InsertError, InsertId},
-    outcome::{Actor, Class},
+    outcome::{self, Actor, Class},
 };
 use sluice_ranges::{PROOF_AGE_MAX, Release};
 use std::{
@@ -360,7 +360,8 @@ impl Shipment {
                 if error.code.is_none() {
                     self.frames.recheck_crc();
                 }
-                let failure = Failure { class: error.class, code: error.code };
+                let is_query_limit = outcome::is_query_limit(error.code, &error.message);
+                let failure = Failure { class: error.class, code: error.code, is_query_limit };
                 shard.give_back(endpoint, pass, Answer::of(failure), at.random);
                 self.log_failure(&error);
                 self.refusal = Some((error.code, error.message));

@@ -71,6 +71,8 @@ pub struct Failure {
     pub class: Class,
     /// ClickHouse's exception code, if there was one.
     pub code: Option<u32>,
+    /// Whether it needed more memory than one query may use: no other query is the cause ([`outcome::is_query_limit`]).
+    pub is_query_limit: bool,
 }
 
 /// The server of the next try. All servers are replicas of one shard.
@@ -249,7 +251,7 @@ impl Tries {
         self.failures = self.failures.saturating_add(1);
         self.alike = if self.last == Some(failure) { self.alike.saturating_add(1) } else { 1 };
         self.last = Some(failure);
-        if failure != (Failure { class: Class::Retry, code: None }) {
+        if (failure.class, failure.code) != (Class::Retry, None) {
             self.begun = self.begun.map(|begun| begun.saturating_add(1));
         }
         if outcome::may_be_stored(failure.code, failure.class, self.views) {
@@ -319,8 +321,8 @@ impl Tries {
                 self.doubt_since = None;
                 parts_or_again(cut, false)
             }
-            // Other causes than this block may use up the memory. A whole block under its token duplicates nothing, so it waits. It
-            // does not once its token is too old, or the server has refused its content several times.
+            // Others may use up the memory. A whole block under its token duplicates nothing, so it waits. It does not once its token is
+            // too old, or the server has refused it several times for what it is.
             (Fate::Unknown, Some(Cut::Split)) if !self.is_too_old(at.now, at) && !self.is_futile(at) => {
                 self.again(Replica::Another, at)
             }
@@ -336,7 +338,10 @@ impl Tries {
     pub fn indivisible(&self, at: &At) -> Next {
         match self.last.and_then(|failure| failure.code) {
             Some(158 | 307 | 396) => self.halt(Actor::Settings, at),
-            code if needs_memory(code) => self.halt(Actor::Server, at),
+            code if needs_memory(code) => {
+                let is_query_limit = self.last.is_some_and(|failure| failure.is_query_limit);
+                self.halt(if is_query_limit { Actor::Settings } else { Actor::Server }, at)
+            }
             _ => Next::Bisect { may_double: false },
         }
     }
@@ -357,12 +362,14 @@ impl Tries {
         self.described.is_some_and(|seen| at.now.saturating_sub(seen) <= TABLE_FRESH_MAX)
     }
 
-    /// Whether the server has refused the whole block several times for its content, such as too many partitions: it will not take it. With
-    /// views, one of them may have refused what the table has stored.
+    /// Whether the server has refused the whole block several times for what it is, such as too many partitions, or more memory than one
+    /// query may use: it will not take it. With views, one of them may have refused what the table has stored.
     fn is_futile(&self, at: &At) -> bool {
-        let is_content =
-            |failure: Failure| !needs_memory(failure.code) && self.class_now(failure, at) == Class::Split;
-        !self.views && self.alike >= IN_DOUBT_TRIES_MAX && self.last.is_some_and(is_content)
+        let is_too_large = |failure: Failure| {
+            let may_pass = needs_memory(failure.code) && !failure.is_query_limit;
+            !may_pass && self.class_now(failure, at) == Class::Split
+        };
+        !self.views && self.alike >= IN_DOUBT_TRIES_MAX && self.last.is_some_and(is_too_large)
     }
 
     /// Whether a try that begins at `when` might end after the token was forgotten.

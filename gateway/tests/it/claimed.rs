@@ -4,7 +4,8 @@ use sluice_clickhouse::outcome::{Actor, Class, NOT_THE_SERVERS};
 use sluice_gateway::delivery::tries::{At, Failure, Next, Tries};
 use std::time::Duration;
 
-const CLAIMED: Failure = Failure { class: Class::InDoubt, code: Some(NOT_THE_SERVERS) };
+const CLAIMED: Failure =
+    Failure { class: Class::InDoubt, code: Some(NOT_THE_SERVERS), is_query_limit: false };
 
 /// Seconds after a block was first sent.
 fn at(seconds: u64) -> At {
@@ -33,6 +34,6 @@ fn it_leaves_a_block_in_doubt_and_is_the_networks_once_it_does_not_pass() {
         assert_eq!(tries.doubt_since(), Some(at(0).now));
     }
     // Somebody else has the last word once it is the server's.
-    let refused = Failure { class: Class::BackPressure, code: Some(202) };
+    let refused = Failure { class: Class::BackPressure, code: Some(202), is_query_limit: false };
     assert!(matches!(tries.failed(refused, &at(9)), Next::SendAgain { .. }));
 }

@@ -249,6 +249,6 @@ fn what_a_failure_says_about_the_server() {
         (Class::RefreshSchema, Some(60), Answer::Unfit),
     ];
     for (class, code, answer) in table {
-        assert_eq!(Answer::of(Failure { class, code }), answer, "{class:?} {code:?}");
+        assert_eq!(Answer::of(Failure { class, code, is_query_limit: false }), answer, "{class:?} {code:?}");
     }
 }

@@ -14,15 +14,16 @@ fn at(now: Duration) -> At {
 const NOW: Duration = Duration::from_hours(1);
 
 fn failure(code: u32, class: Class) -> Failure {
-    Failure { class, code: Some(code) }
+    Failure { class, code: Some(code), is_query_limit: false }
 }
 
-const PARSE: Failure = Failure { class: Class::Poison, code: Some(117) };
-const SHIFTED: Failure = Failure { class: Class::RefreshSchema, code: Some(33) };
-const MEMORY: Failure = Failure { class: Class::BackPressure, code: Some(241) };
-const REFUSED: Failure = Failure { class: Class::Retry, code: None };
-const LOST: Failure = Failure { class: Class::InDoubt, code: None };
-const DEFECT: Failure = Failure { class: Class::InDoubt, code: Some(49) };
+const PARSE: Failure = Failure { class: Class::Poison, code: Some(117), is_query_limit: false };
+const SHIFTED: Failure = Failure { class: Class::RefreshSchema, code: Some(33), is_query_limit: false };
+const MEMORY: Failure = Failure { class: Class::BackPressure, code: Some(241), is_query_limit: false };
+const QUERY_LIMIT: Failure = Failure { is_query_limit: true, ..MEMORY };
+const REFUSED: Failure = Failure { class: Class::Retry, code: None, is_query_limit: false };
+const LOST: Failure = Failure { class: Class::InDoubt, code: None, is_query_limit: false };
+const DEFECT: Failure = Failure { class: Class::InDoubt, code: Some(49), is_query_limit: false };
 
 /// A name for the next step, without its waits.
 fn name(next: Next) -> &'static str {
@@ -89,8 +90,8 @@ fn what_follows_a_single_failure() {
         (failure(516, Class::Halt), "access"),
         (failure(164, Class::Halt), "settings"),
         (failure(62, Class::Halt), "settings"),
-        (Failure { class: Class::Halt, code: None }, "network"),
-        (Failure { class: Class::Split, code: None }, "split"),
+        (Failure { class: Class::Halt, code: None, is_query_limit: false }, "network"),
+        (Failure { class: Class::Split, code: None, is_query_limit: false }, "split"),
         (failure(389, Class::Done), "settle"),
         (SHIFTED, "describe"),
         (PARSE, "describe"),
@@ -288,8 +289,9 @@ fn a_single_row_that_is_too_much_is_dead_lettered_or_waits_for_someone() {
     let table = [
         (failure(252, Class::Split), "bisect"),
         (failure(131, Class::RefreshSchema), "bisect"),
-        (Failure { class: Class::Split, code: None }, "bisect"),
+        (Failure { class: Class::Split, code: None, is_query_limit: false }, "bisect"),
         (MEMORY, "server"),
+        (QUERY_LIMIT, "settings"),
         (failure(396, Class::Split), "settings"),
     ];
     for (failure, next) in table {

@@ -20,10 +20,13 @@ fn after(tries: u32, views: bool, failure: Failure) -> Vec<&'static str> {
 
 #[test]
 fn what_is_refused_for_its_content_goes_in_parts_after_some_tries() {
-    for failure in
-        [failure(252, Class::Split), failure(396, Class::Split), failure(229, Class::RefreshSchema)]
-    {
-        let names = after(IN_DOUBT_TRIES_MAX, false, failure);
+    for (tries, failure) in [
+        (IN_DOUBT_TRIES_MAX, failure(252, Class::Split)),
+        (IN_DOUBT_TRIES_MAX, failure(396, Class::Split)),
+        (IN_DOUBT_TRIES_MAX, failure(229, Class::RefreshSchema)),
+        (PRESSURE_TRIES_MAX, QUERY_LIMIT),
+    ] {
+        let names = after(tries, false, failure);
         let (last, before) = names.split_last().unwrap();
         assert_eq!(*last, "split, maybe twice", "{failure:?}");
         assert!(before.iter().all(|name| *name == "again elsewhere"), "{failure:?}: {names:?}");
@@ -32,7 +35,7 @@ fn what_is_refused_for_its_content_goes_in_parts_after_some_tries() {
 
 #[test]
 fn what_may_pass_or_may_come_from_a_view_waits_until_its_token_is_old() {
-    for (views, failure) in [(false, MEMORY), (true, failure(252, Class::Split))] {
+    for (views, failure) in [(false, MEMORY), (true, QUERY_LIMIT), (true, failure(252, Class::Split))] {
         let names = after(2 * PRESSURE_TRIES_MAX, views, failure);
         assert!(names.iter().all(|name| *name == "again elsewhere"), "{failure:?}: {names:?}");
     }
