@@ -25,7 +25,7 @@ pub struct Answer {
 
 #[derive(Deserialize)]
 struct Granted {
-    access_token: Option<String>,
+    access_token: Option<Value>,
     /// A number; a text from some servers.
     expires_in: Option<Value>,
 }
@@ -60,8 +60,11 @@ impl Answer {
 pub fn token(endpoint: &str, answer: &Answer, refusal: Refusal<'_>, now_ms: i64) -> Result<Token, Error> {
     let server = Server::TokenEndpoint;
     if !answer.is_grant() {
-        let (status, check) = (answer.status, refusal.check);
-        let said = shown(&answer.body, refusal.secrets);
+        let status = answer.status;
+        let (said, check) = match shown(&answer.body, refusal.secrets) {
+            Some(said) => (said, refusal.check),
+            None => without_error(status, refusal.check),
+        };
         return Err(Error::Refused { server, endpoint: endpoint.to_owned(), status, said, check });
     }
     let nonsense = |reason: String| Error::Nonsense {
@@ -73,7 +76,11 @@ pub fn token(endpoint: &str, answer: &Answer, refusal: Refusal<'_>, now_ms: i64)
     // What serde says of a text may repeat a part of it.
     let granted: Granted =
         serde_json::from_slice(&answer.body).map_err(|_| nonsense("it is no JSON object".into()))?;
-    let value = granted.access_token.ok_or_else(|| nonsense("it has no access_token".into()))?;
+    let value = match granted.access_token {
+        Some(Value::String(value)) => value,
+        Some(_) => return Err(nonsense("its access_token is no text".into())),
+        None => return Err(nonsense("it has no access_token".into())),
+    };
     let lifetime = match &granted.expires_in {
         Some(Value::Number(seconds)) => whole(seconds),
         Some(Value::String(seconds)) => seconds.parse().ok(),
@@ -85,16 +92,26 @@ pub fn token(endpoint: &str, answer: &Answer, refusal: Refusal<'_>, now_ms: i64)
 /// The error of a refusal: its code and the first sentence of its description, in one line, without secrets. Of anything else nothing is
 /// shown: the endpoint is whatever server a pipeline names, and its pages are not for everybody who may read a status. What follows the first
 /// sentence is often the number of the request, or its time, and would be another text at each try.
-fn shown(body: &[u8], secrets: &[&str]) -> String {
+fn shown(body: &[u8], secrets: &[&str]) -> Option<String> {
     let denied: Option<Denied> = serde_json::from_slice(body).ok();
-    let Some(denied) = denied.filter(|denied| is_code(&denied.error)) else {
-        return "no error of OAuth 2.0".to_owned();
-    };
+    let denied = denied.filter(|denied| is_code(&denied.error))?;
     let description = match denied.error_description {
         Some(Value::String(text)) => text,
         _ => String::new(),
     };
-    told(denied.error, description, secrets)
+    Some(told(denied.error, description, secrets))
+}
+
+/// What an answer without an error of OAuth says by its status (RFC 9110), and what to check: `otherwise`, unless the request never came to a
+/// token endpoint.
+fn without_error(status: u16, otherwise: &'static str) -> (String, &'static str) {
+    let (said, check) = match status {
+        300..=399 => ("a redirect, which is not followed", "the URL: name the address that it leads to"),
+        404 | 405 | 410 => ("no error of OAuth 2.0", "the path of the URL"),
+        500.. => ("no error of OAuth 2.0", "the log of that server, or of a proxy before it"),
+        _ => ("no error of OAuth 2.0", otherwise),
+    };
+    (said.to_owned(), check)
 }
 
 /// A code and the first sentence of a description, in one line, without secrets.
@@ -184,9 +201,24 @@ mod tests {
             r#"["error"]"#,
             &long,
         ] {
-            let said = of(500, body).unwrap_err();
-            assert!(said.contains("answered 500: no error of OAuth 2.0; check"), "{body}: {said}");
+            let said = of(400, body).unwrap_err();
+            assert!(said.contains("answered 400: no error of OAuth 2.0; check the client"), "{body}: {said}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_no_token_endpoint_gave_is_told_by_its_status() {
+        for (status, expected) in [
+            (302, "a redirect, which is not followed; check the URL: name the address that it leads to"),
+            (404, "no error of OAuth 2.0; check the path of the URL"),
+            (503, "no error of OAuth 2.0; check the log of that server, or of a proxy before it"),
+            (403, "no error of OAuth 2.0; check the client"),
+        ] {
+            let said = of(status, "<html>internal</html>").unwrap_err();
+            assert!(said.ends_with(&format!("answered {status}: {expected}")), "{said}");
+        }
+        let said = of(503, r#"{"error":"temporarily_unavailable"}"#).unwrap_err();
+        assert!(said.ends_with("answered 503: temporarily_unavailable; check the client"), "{said}");
     }
 
     #[test]
@@ -196,7 +228,8 @@ mod tests {
             ("<html>t0ken</html>", "no JSON"),
             (r#"{"token":"t0ken"}"#, "no access_token"),
             (r#"{"access_token":null}"#, "no access_token"),
-            (r#"{"access_token":{"a":"t0ken"}}"#, "no JSON"),
+            (r#"{"access_token":{"a":"t0ken"}}"#, "its access_token is no text"),
+            (r#"{"access_token":70}"#, "its access_token is no text"),
             (r#"{"access_token":"t0 ken"}"#, "characters"),
             (r#"{"access_token":""}"#, "empty"),
             (r#"{"access_token":"t0ken","expires_in":0}"#, "expired"),
