@@ -1,6 +1,7 @@
 //! Peers of the NetworkPolicy that the spec names, checked, and in the form in which the API server keeps them.
 
 use crate::pipeline::pod_template::check_selector;
+use ipnet::IpNet;
 use k8s_openapi::{
     api::networking::v1::{IPBlock, NetworkPolicyPeer},
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
@@ -48,11 +49,25 @@ fn check(peer: &NetworkPolicyPeer, at: &str, found: &mut Violations) {
     check_selector(namespace_selector.as_ref(), at, found);
     check_selector(pod_selector.as_ref(), at, found);
     let Some(IPBlock { cidr, except }) = ip_block else { return };
-    for range in [cidr].into_iter().chain(except.iter().flatten()) {
-        found.add_if(!is_range(range), at, || {
-            format!("{range:?} is not a range of addresses such as 10.0.0.0/8 or 2001:db8::/32")
+    let Some(all) = range(cidr, at, found) else { return };
+    for text in except.iter().flatten() {
+        let Some(without) = range(text, at, found) else { continue };
+        let is_within = all.contains(&without) && without.prefix_len() > all.prefix_len();
+        found.add_if(!is_within, at, || {
+            format!("except {text:?} is not a part of {cidr:?}: name a smaller range of addresses within it")
         });
     }
+}
+
+/// The range of addresses that a text names, or adds that it names none.
+fn range(text: &str, at: &str, found: &mut Violations) -> Option<IpNet> {
+    // `ipnet` reads 010.0.0.0 as 10.0.0.0, and others may read it as octal.
+    let is_plain = text.split_once('/').is_some_and(|(address, _)| address.parse::<IpAddr>().is_ok());
+    let range = text.parse().ok().filter(|_| is_plain);
+    found.add_if(range.is_none(), at, || {
+        format!("{text:?} is not a range of addresses such as 10.0.0.0/8 or 2001:db8::/32")
+    });
+    range
 }
 
 /// Without empty lists, which the API server leaves out. An empty selector stays: it selects everything.
@@ -80,15 +95,6 @@ fn selector_as_kept(selector: LabelSelector) -> LabelSelector {
     }
 }
 
-/// An address, and how many of its bits count.
-fn is_range(text: &str) -> bool {
-    let Some((address, bits)) = text.split_once('/') else { return false };
-    let Ok(address) = address.parse::<IpAddr>() else { return false };
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let is_number = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit());
-    is_number && bits.parse::<u8>().is_ok_and(|bits| bits <= most)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,13 +111,16 @@ mod tests {
             ("0.0.0.0/0", true),
             ("2001:db8::/128", true),
             ("10.0.0.0", false),
+            ("010.0.0.0/8", false),
             ("10.0.0.0/33", false),
             ("::/129", false),
             ("10.0.0.0/+8", false),
             ("broker/8", false),
             ("10.0.0.0/", false),
         ] {
-            assert_eq!(is_range(text), is_one, "{text}");
+            let mut found = Violations::default();
+            assert_eq!(range(text, "cidr", &mut found).is_some(), is_one, "{text}");
+            assert_eq!(found.is_empty(), is_one, "{text}: {found}");
         }
     }
 
@@ -140,6 +149,12 @@ mod tests {
             (json!({"ipBlock": {"cidr": "::/0"}, "podSelector": {}}), "a peer has ipBlock"),
             (json!({"ipBlock": {"cidr": "kafka"}}), "is not a range of addresses"),
             (json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["a"]}}), "is not a range of addresses"),
+            (
+                json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16", "11.0.0.0/16"]}}),
+                "except \"11.0.0.0/16\" is not a part of \"10.0.0.0/8\"",
+            ),
+            (json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.0.0.0/8"]}}), "is not a part of"),
+            (json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["::/64"]}}), "is not a part of"),
             (json!({"podSelector": {"matchLabels": {"a b": "c"}}}), "is not a label"),
         ] {
             let mut found = Violations::default();
