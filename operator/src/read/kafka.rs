@@ -38,9 +38,8 @@ use std::{
 const EVENTS_DRAINED_MAX: usize = 1_000;
 /// How long events are dropped at a time. With no time at all rdkafka returns after one event that is no error, and leaves those after it.
 const EVENTS_WAIT: Duration = Duration::from_millis(1);
-/// The reason of a failed connection is used for this many seconds. librdkafka repeats it after 30 s at the earliest, so that this is twice
-/// as long.
-const REFUSED_SECONDS_MAX: u64 = 60;
+/// What librdkafka says when a connection ends during its TLS handshake (`rd_kafka_transport_ssl_handshake`), with the code of a lost connection.
+const IN_HANDSHAKE: &str = "SSL handshake failed";
 
 /// A failed request to Kafka.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +54,7 @@ pub enum Error {
     #[error("cannot connect to Kafka at {brokers}: {reason}")]
     Refused {
         brokers: String,
-        /// librdkafka's code: TLS or authentication.
+        /// librdkafka's code: TLS, authentication, or a connection that ended during its TLS handshake.
         code: RDKafkaErrorCode,
         reason: String,
     },
@@ -89,6 +88,11 @@ impl Error {
     /// Whether a broker gave this answer, so that the cluster is reachable.
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Topic { .. })
+    }
+
+    /// Whether the last connection ended during its TLS handshake: the listener speaks no TLS, or its broker is going away.
+    pub fn is_cut_handshake(&self) -> bool {
+        matches!(self, Self::Refused { code: RDKafkaErrorCode::BrokerTransportFailure, .. })
     }
 
     /// Whether the client must be closed and not used again.
@@ -125,12 +129,19 @@ impl ClientContext for Silent {
     fn log(&self, _level: RDKafkaLogLevel, _facility: &str, _message: &str) {}
 
     fn error(&self, error: KafkaError, reason: &str) {
-        let code = error.rdkafka_error_code().filter(|code| {
-            use RDKafkaErrorCode::{Authentication, SSL, SaslAuthenticationFailed};
-            matches!(code, SSL | Authentication | SaslAuthenticationFailed)
-        });
-        if let Some(code) = code {
-            let mut refused = self.refused();
+        use RDKafkaErrorCode::{Authentication, BrokerTransportFailure, SSL, SaslAuthenticationFailed};
+        let Some(code) = error.rdkafka_error_code() else { return };
+        let mut refused = self.refused();
+        let is_reason = match code {
+            SSL | Authentication | SaslAuthenticationFailed => true,
+            // A broker that goes away hides nothing that another one has refused.
+            BrokerTransportFailure => {
+                let before = refused.as_ref().filter(|before| before.is_recent());
+                reason.contains(IN_HANDSHAKE) && before.is_none_or(|before| before.code == code)
+            }
+            _ => false,
+        };
+        if is_reason {
             *refused = Some(Refusal::now(code, reason, refused.take()));
         }
     }
@@ -244,9 +255,11 @@ impl Client {
             return self.no_token(source);
         }
         match &*self.consumer.context().refused() {
-            Some(Refusal { at, code, reason }) if at.elapsed().as_secs() < REFUSED_SECONDS_MAX => {
-                Error::Refused { brokers: self.brokers.clone(), code: *code, reason: reason.clone() }
-            }
+            Some(refusal) if refusal.is_recent() => Error::Refused {
+                brokers: self.brokers.clone(),
+                code: refusal.code,
+                reason: refusal.reason.clone(),
+            },
             Some(_) | None => otherwise,
         }
     }
@@ -298,200 +311,4 @@ fn left(deadline: Instant) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::read::kafka::{
-        own_logins::OwnLogins,
-        security::{KafkaSecrets, KafkaSecurity},
-    };
-    use cluster::tests::cluster;
-    use rdkafka::{
-        consumer::CommitMode,
-        mocking::{MockCluster, MockCoordinator},
-        producer::{BaseProducer, BaseRecord, Producer},
-        types::{RDKafkaApiKey, RDKafkaRespErr},
-    };
-    use sluice_crds::SecretUse;
-    use std::{
-        io::{Read as _, Write as _},
-        sync::Arc,
-    };
-
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(10)
-    }
-
-    fn client(servers: &str) -> Client {
-        Client::new(&cluster(servers, &[]), "of-another").unwrap()
-    }
-
-    fn commit(servers: &str, group: &str, partition: i32, offset: i64) {
-        let mut config = ClientConfig::new();
-        let consumer: BaseConsumer =
-            config.set("bootstrap.servers", servers).set("group.id", group).create().unwrap();
-        let mut commit = TopicPartitionList::new();
-        commit.add_partition_offset("spans", partition, Offset::Offset(offset)).unwrap();
-        consumer.commit(&commit, CommitMode::Sync).unwrap();
-    }
-
-    fn spans(partitions: u32) -> Vec<(String, u32)> {
-        vec![("spans".to_owned(), partitions)]
-    }
-
-    fn produce(servers: &str, topic: &str, partition: i32, count: usize) {
-        let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", servers).create().unwrap();
-        for _ in 0..count {
-            let record = BaseRecord::<(), str>::to(topic).partition(partition).payload("x");
-            producer.send(record).unwrap();
-        }
-        producer.flush(Duration::from_secs(10)).unwrap();
-    }
-
-    #[test]
-    fn a_topic_has_partitions() {
-        let kafka = MockCluster::new(1).unwrap();
-        kafka.create_topic("spans", 3, 1).unwrap();
-        let client = client(&kafka.bootstrap_servers());
-        assert_eq!(client.partitions("spans", soon()).unwrap(), Some(3));
-    }
-
-    #[test]
-    fn positions_are_committed_begin_and_end_of_whichever_group() {
-        let kafka = MockCluster::new(2).unwrap();
-        let servers = kafka.bootstrap_servers();
-        kafka.create_topic("spans", 2, 1).unwrap();
-        produce(&servers, "spans", 0, 5);
-        produce(&servers, "spans", 1, 2);
-        commit(&servers, "one", 0, 3);
-        commit(&servers, "other", 1, 1);
-        let client = client(&servers);
-        let of = |committed, end| Position { committed, begin: Some(0), end: Some(end) };
-        for (group, committed) in
-            [("one", [Some(3), None]), ("other", [None, Some(1)]), ("none", [None, None])]
-        {
-            let positions = client.positions(group, &spans(2), soon()).unwrap();
-            assert_eq!(positions, [of(committed[0], 5), of(committed[1], 2)], "{group}");
-        }
-        assert_eq!(client.positions("one", &[], soon()).unwrap(), []);
-    }
-
-    #[test]
-    fn a_coordinator_that_has_moved_ends_the_client_and_not_the_process() {
-        let kafka = MockCluster::new(1).unwrap();
-        let servers = kafka.bootstrap_servers();
-        kafka.create_topic("spans", 1, 1).unwrap();
-        let client = client(&servers);
-        for (error, is_end) in [
-            (RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_COORDINATOR, true),
-            (RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, false),
-        ] {
-            kafka.request_errors(RDKafkaApiKey::OffsetFetch, &[error]);
-            let found = client.positions("one", &spans(1), soon()).unwrap_err();
-            assert_eq!((found.code(), found.is_clients_end()), (Some(error.into()), is_end), "{found}");
-        }
-        client.positions("one", &spans(1), soon()).unwrap();
-    }
-
-    #[test]
-    fn an_answer_that_comes_too_late_ends_the_client_and_not_the_process() {
-        let kafka = MockCluster::new(2).unwrap();
-        let servers = kafka.bootstrap_servers();
-        kafka.create_topic("spans", 1, 1).unwrap();
-        kafka.partition_leader("spans", 0, Some(1)).unwrap();
-        kafka.coordinator(MockCoordinator::Group("one".to_owned()), 2).unwrap();
-        kafka.broker_down(2).unwrap();
-        let client = client(&servers);
-        assert_eq!(client.partitions("spans", soon()).unwrap(), Some(1));
-        let in_a_moment = || Instant::now() + Duration::from_millis(300);
-        for _ in 0..3 {
-            let found = client.positions("one", &spans(1), in_a_moment()).unwrap_err();
-            assert!(found.is_clients_end(), "{found}");
-        }
-        // What was asked is still there, and finds its coordinator.
-        kafka.broker_up(2).unwrap();
-        let positions = client.positions("one", &spans(1), soon()).unwrap();
-        assert_eq!(positions.len(), 1);
-        // And a client closes with requests that got no answer.
-        kafka.broker_down(2).unwrap();
-        let again = Client::new(&cluster(&servers, &[]), "one").unwrap();
-        again.positions("one", &spans(1), in_a_moment()).unwrap_err();
-    }
-
-    #[test]
-    fn a_group_that_has_no_name_is_an_error() {
-        let kafka = MockCluster::new(1).unwrap();
-        kafka.create_topic("spans", 1, 1).unwrap();
-        let client = client(&kafka.bootstrap_servers());
-        let found = client.positions("a\0b", &spans(1), soon()).unwrap_err();
-        assert_eq!((found.code(), found.is_clients_end()), (None, false));
-    }
-
-    #[test]
-    fn kafka_away_is_an_error_in_time() {
-        let begun = Instant::now();
-        let client = client("127.0.0.1:1");
-        let found = client.partitions("spans", begun + Duration::from_millis(300)).unwrap_err();
-        assert!(!found.is_answer());
-        assert!(begun.elapsed() < Duration::from_secs(3));
-    }
-
-    #[test]
-    fn a_connection_that_comes_to_nothing_is_told_in_the_same_words_each_time() {
-        // It speaks no TLS.
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        std::thread::spawn(move || {
-            // What is closed before its bytes were read is reset, and the client does not see the answer.
-            let mut open = Vec::new();
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                if stream.read(&mut [0; 512]).is_ok_and(|bytes| bytes > 0) {
-                    stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok();
-                }
-                open.push(stream);
-            }
-        });
-        let spec = serde_json::json!({"bootstrapServers": [address], "topics": ["spans"], "tls": {}});
-        let spec = serde_json::from_value(spec).unwrap();
-        let security = KafkaSecurity::of(&spec, &KafkaSecrets::new(), &OwnLogins::default()).unwrap();
-        let client = Client::new(&Cluster::of(&spec, security), "one").unwrap();
-        let asked = || client.partitions("spans", Instant::now() + Duration::from_secs(2)).unwrap_err();
-        let found = [asked(), asked()].map(|error| (error.code(), error.to_string()));
-        assert_eq!(found[0], found[1]);
-        assert_eq!(found[0].0, Some(RDKafkaErrorCode::SSL), "{found:?}");
-        assert!(!found[0].1.contains("ms in state"), "{found:?}");
-    }
-
-    #[test]
-    fn a_token_endpoint_that_does_not_answer_is_told_and_kafka_is_not_asked() {
-        // Connections are taken by the system, and nobody reads them.
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}/token", listener.local_addr().unwrap());
-        let spec = serde_json::from_value(serde_json::json!({
-            "bootstrapServers": ["127.0.0.1:1"], "topics": ["spans"],
-            "sasl": {"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {
-                "tokenEndpoint": endpoint, "clientId": "me", "secretRef": {"name": "client"},
-            }}},
-        }))
-        .unwrap();
-        let secret = serde_json::json!({"data": {"client-secret": "czNjcmV0"}});
-        let secret = Arc::new(serde_json::from_value(secret).unwrap());
-        let secrets: KafkaSecrets = [(SecretUse::KafkaClient, secret)].into();
-        let security = KafkaSecurity::of(&spec, &secrets, &OwnLogins::default()).unwrap();
-        let client = Client::new(&Cluster::of(&spec, security), "one").unwrap();
-        let found = client.partitions("spans", Instant::now() + Duration::from_secs(1)).unwrap_err();
-        assert!(matches!(found, Error::Token { .. }), "{found}");
-        let said = found.to_string();
-        assert!(
-            said.contains("the token endpoint http://127.0.0.1:") && said.contains("within 1 s"),
-            "{said}"
-        );
-    }
-
-    #[test]
-    fn a_setting_that_librdkafka_does_not_take_is_left_out() {
-        let properties = [("socket.receive.bufer.bytes", "65536"), ("socket.send.buffer.bytes", "many")];
-        assert!(Client::new(&cluster("127.0.0.1:1", &properties), "one").is_ok());
-        assert!(is_accepted("socket.send.buffer.bytes", "65536"));
-    }
-}
+mod tests;

@@ -161,7 +161,7 @@ fn partitions(topics: &[String], answer: Result<Sample, sample::Error>) -> Parti
             let missing = sample.missing.into_iter().map(|topic| (topic, TopicSeen::Missing));
             known.chain(missing).collect()
         }
-        Err(sample::Error { failure, message }) => {
+        Err(sample::Error { failure, message, .. }) => {
             let seen = TopicSeen::Unavailable { failure, message };
             topics.iter().map(|topic| (topic.clone(), seen.clone())).collect()
         }
@@ -265,7 +265,7 @@ mod tests {
         let sample = Sample { topics: vec![("a".into(), 4)], missing: vec!["b".into()], ..Sample::default() };
         let seen = partitions(&topics, Ok(sample));
         assert_eq!((&seen["a"], &seen["b"]), (&TopicSeen::Known(4), &TopicSeen::Missing));
-        let error = sample::Error { failure: SourceFailure::Timeout, message: "late".into() };
+        let error = sample::Error::silence(SourceFailure::Timeout, "late".into());
         let seen = partitions(&topics, Err(error));
         assert!(matches!(&seen["b"], TopicSeen::Unavailable { failure: SourceFailure::Timeout, .. }));
         assert_eq!(seen.len(), 2);

@@ -10,12 +10,16 @@ use std::time::Instant;
 /// Start of the varying end of librdkafka's text.
 const TIMES: &str = " (after ";
 
+/// The reason of a failed connection is used for this many seconds. librdkafka repeats it after 30 s at the earliest, so that this is twice
+/// as long.
+const REFUSED_SECONDS_MAX: u64 = 60;
+
 /// The reason of a failed connection.
 #[derive(Debug, Clone)]
 pub(super) struct Refusal {
     /// When librdkafka last reported it.
     pub at: Instant,
-    /// TLS or authentication.
+    /// TLS, authentication, or a connection that ended during its TLS handshake.
     pub code: RDKafkaErrorCode,
     /// librdkafka's text without its varying end.
     pub reason: String,
@@ -28,6 +32,11 @@ impl Refusal {
         let same = before.filter(|before| before.code == code && cause(&before.reason) == cause(reason));
         let reason = same.map_or_else(|| reason.to_owned(), |before| before.reason);
         Self { at: Instant::now(), code, reason }
+    }
+
+    /// Whether it may be the reason of what fails now.
+    pub(super) fn is_recent(&self) -> bool {
+        self.at.elapsed().as_secs() < REFUSED_SECONDS_MAX
     }
 }
 

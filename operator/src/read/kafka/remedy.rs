@@ -15,6 +15,9 @@ fn to_check(error: &Error, failure: SourceFailure) -> &'static str {
     match (error, failure) {
         (Error::Token { source, .. }, _) => of_login(source),
         (Error::Create { .. }, _) => "source.kafka.properties, and the keys of the Secrets for Kafka",
+        (_, SourceFailure::TlsFailed) if error.is_cut_handshake() => {
+            "source.kafka.tls and the port of the listener, which speaks no TLS or has no broker behind it"
+        }
         (_, SourceFailure::TlsFailed) => {
             "source.kafka.tls, the key ca.crt of its Secret, and the port of the listener"
         }
@@ -86,6 +89,13 @@ mod tests {
             words(&refused, SourceFailure::AuthFailed, "a:9092"),
             "cannot connect to Kafka at a:9092: sasl://a:9092/1: wrong password; check the credentials and source.kafka.sasl.mechanism"
         );
+        let cut = Error::Refused {
+            brokers: "a:9092".into(),
+            code: RDKafkaErrorCode::BrokerTransportFailure,
+            reason: "ssl://a:9092/1: SSL handshake failed: Disconnected".into(),
+        };
+        let said = words(&cut, SourceFailure::TlsFailed, "a:9092");
+        assert!(said.ends_with("which speaks no TLS or has no broker behind it"), "{said}");
         let without_token = |source| {
             let error = Error::Token { brokers: "a:9092".into(), source: Box::new(source) };
             words(&error, SourceFailure::AuthFailed, "a:9092")

@@ -92,6 +92,8 @@ pub struct Error {
     pub failure: SourceFailure,
     /// What the client said, for people.
     pub message: String,
+    /// Whether no broker answered. A refusal is an answer; a connection that ends during its TLS handshake is none.
+    is_silence: bool,
 }
 
 impl Error {
@@ -108,27 +110,31 @@ impl Error {
                 | RDKafkaErrorCode::ClusterAuthorizationFailed,
             ) => SourceFailure::AuthFailed,
             Some(RDKafkaErrorCode::SSL) => SourceFailure::TlsFailed,
+            Some(_) if error.is_cut_handshake() => SourceFailure::TlsFailed,
             _ => SourceFailure::Unreachable,
         };
-        Self { failure, message: remedy::words(error, failure, source.cluster.bootstrap_servers()) }
+        let message = remedy::words(error, failure, source.cluster.bootstrap_servers());
+        let is_silence = match failure {
+            SourceFailure::Unreachable | SourceFailure::Timeout => true,
+            SourceFailure::TlsFailed => error.is_cut_handshake(),
+            SourceFailure::AuthFailed => false,
+        };
+        Self { failure, message, is_silence }
     }
 
-    /// Whether no broker answered. A refusal is an answer.
-    fn is_silence(&self) -> bool {
-        match self.failure {
-            SourceFailure::Unreachable | SourceFailure::Timeout => true,
-            SourceFailure::AuthFailed | SourceFailure::TlsFailed => false,
-        }
+    /// No broker answered.
+    pub(crate) fn silence(failure: SourceFailure, message: String) -> Self {
+        Self { failure, message, is_silence: true }
     }
 
     /// Kafka was not asked, since its Secrets cannot be used.
     pub fn unasked(why: &Unreadable) -> Self {
-        Self { failure: SourceFailure::Unreachable, message: why.to_string() }
+        Self::silence(SourceFailure::Unreachable, why.to_string())
     }
 
     fn slow(source: &Source) -> Self {
         let message = format!("Kafka at {} does not answer in time", source.cluster.bootstrap_servers());
-        Self { failure: SourceFailure::Timeout, message }
+        Self::silence(SourceFailure::Timeout, message)
     }
 
     fn too_many(source: &Source, most: usize) -> Self {
@@ -136,12 +142,12 @@ impl Error {
             "Kafka at {} is not asked: the operator waits for {most} other clusters, and --kafka-clients-max allows no more",
             source.cluster.bootstrap_servers()
         );
-        Self { failure: SourceFailure::Unreachable, message }
+        Self::silence(SourceFailure::Unreachable, message)
     }
 
     fn broken_off(broken: &tokio::task::JoinError) -> Self {
         let message = format!("the question to Kafka broke off: {broken}");
-        Self { failure: SourceFailure::Unreachable, message }
+        Self::silence(SourceFailure::Unreachable, message)
     }
 }
 
@@ -257,7 +263,7 @@ impl Sampler {
         let Some(known) = known.get(source) else { return Err(Error::slow(source)) };
         let error = match (&known.error, &known.good) {
             (None, Some((_, sample))) if !known.asking => return Ok(sample.clone()),
-            (Some(error), _) if !error.is_silence() => return Err(error.clone()),
+            (Some(error), _) if !error.is_silence => return Err(error.clone()),
             (Some(error), _) => error.clone(),
             (None, _) => Error::slow(source),
         };
@@ -453,8 +459,8 @@ mod tests {
         let source = source(&cluster.bootstrap_servers());
         let sampler = Sampler::default();
         let known = sampler.sample(&source).await.unwrap();
-        let silent = Error { failure: SourceFailure::Unreachable, message: "nobody".into() };
-        let refused = Error { failure: SourceFailure::AuthFailed, message: "no".into() };
+        let silent = Error::silence(SourceFailure::Unreachable, "nobody".into());
+        let refused = Error { failure: SourceFailure::AuthFailed, message: "no".into(), is_silence: false };
         sampler.known().get_mut(&source).unwrap().learn(Err(silent.clone()));
         assert_eq!(sampler.last(&source), Ok(known.clone()));
         sampler.known().get_mut(&source).unwrap().learn(Err(refused.clone()));
