@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!  admin (/metrics /livez /readyz) .................................................. all the time
-//!  reach the API server -> ready -> hold the Lease -> not ready until all watches have listed, reconcile -> stop -> release the Lease
-//!                                        |
-//!                                        `-- lost: exit at once, with status 1
+//!  reach the API server -> read the Lease -> hold the Lease -> not ready until all watches have listed, reconcile -> stop -> release the Lease
+//!                             |                    |
+//!                             |                    `-- lost: exit at once, with status 1
+//!                             `-- another one holds it: ready, as a standby
 //! ```
 
 pub mod admin;
@@ -126,9 +127,9 @@ pub async fn run(args: &Args) -> Result<Ending, Error> {
         let time = ServerTime::default();
         let client = client(config.clone(), &time)?;
         reach(&client).await;
-        readiness.set(WaitsFor::Nothing);
+        readiness.set(WaitsFor::Lease);
         let mut lease = Lease::new(lease_client(config, &time)?, lease_name(args));
-        lease.acquired().await;
+        lease.acquired(|| readiness.set(WaitsFor::Nothing)).await;
         Ok(((client, time), lease))
     };
     let started = tokio::select! {

@@ -39,10 +39,12 @@ pub struct Readiness {
 pub enum WaitsFor {
     /// The first answer of the API server.
     ApiServer = 0,
+    /// The first answer about the Lease: without the right to it, this process can never take over.
+    Lease = 1,
     /// The first list of each watch: this process leads, but does not reconcile yet.
-    Watches = 1,
+    Watches = 2,
     /// Nothing. A standby is ready, too.
-    Nothing = 2,
+    Nothing = 3,
 }
 
 impl Readiness {
@@ -55,7 +57,8 @@ impl Readiness {
     pub fn waits(&self) -> Option<&'static str> {
         match self.waits_for.load(Ordering::Relaxed) {
             0 => Some("waiting for the API server\n"),
-            1 => Some(
+            1 => Some("waiting for the Lease: the log says why it cannot be read or taken\n"),
+            2 => Some(
                 "waiting for the first list of each watch: sluice_operator_watch_failing shows the watches that fail\n",
             ),
             _ => None,
@@ -176,8 +179,10 @@ mod tests {
         let readiness = Readiness::default();
         let status = |path| respond(path, &metrics, &readiness).status().as_u16();
         assert_eq!((status("/readyz"), status("/livez"), status("/metrics")), (503, 200, 200));
-        readiness.set(WaitsFor::Watches);
-        assert_eq!((status("/readyz"), status("/livez")), (503, 200));
+        for waits_for in [WaitsFor::Lease, WaitsFor::Watches] {
+            readiness.set(waits_for);
+            assert_eq!((status("/readyz"), status("/livez")), (503, 200));
+        }
         readiness.set(WaitsFor::Nothing);
         assert_eq!((status("/readyz"), status("/")), (200, 404));
     }

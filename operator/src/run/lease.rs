@@ -87,8 +87,9 @@ impl Lease {
         Self { api, name, renewed: Instant::now(), seen: None }
     }
 
-    /// Waits until this process holds the Lease, and creates the Lease if there is none. Retries while the API server is unreachable.
-    pub async fn acquired(&mut self) {
+    /// Waits until this process holds the Lease, and creates the Lease if there is none. Retries while the API server is unreachable. Calls
+    /// `stands_by` each time it reads that another process holds the Lease.
+    pub async fn acquired(&mut self, stands_by: impl Fn()) {
         let mut ticks = looks();
         let mut is_said = false;
         loop {
@@ -98,6 +99,7 @@ impl Lease {
                     return info!(lease = %self.name.name, identity = %self.name.identity, "leading");
                 }
                 Ok(Ok(false)) => {
+                    stands_by();
                     is_said = false;
                     continue;
                 }

@@ -10,7 +10,10 @@ use server::{Server, Way};
 use sluice_operator::run::lease::{Lease, LeaseName, Lost};
 use std::{
     fmt::Debug,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::{
@@ -106,7 +109,7 @@ fn lease(server: &Server, number: usize, identity: String) -> Lease {
 
 /// An operator until it has lost the Lease.
 async fn serve(mut lease: Lease, number: usize, record: Record) -> Lost {
-    lease.acquired().await;
+    lease.acquired(|| ()).await;
     record.begins(number);
     let lost = lease.lost().await;
     record.ends(number, End::Lost);
@@ -223,7 +226,7 @@ async fn what_the_clock_of_another_node_says_counts_for_nothing() {
 async fn a_lease_that_is_given_back_is_taken_when_a_standby_looks() {
     let (server, record) = (Server::new(2, Dice::new(7)), Record::default());
     let mut first = lease(&server, 0, "first".into());
-    timeout(MARGIN, first.acquired()).await.expect("it is free");
+    timeout(MARGIN, first.acquired(|| ())).await.expect("it is free");
     let second = tokio::spawn(serve(lease(&server, 1, "second".into()), 1, record.clone()));
     assert!(timeout(Duration::from_mins(1), first.lost()).await.is_err(), "it is not lost");
     first.release().await;
@@ -293,6 +296,26 @@ async fn in_a_storm_no_two_lead_and_behind_it_one_does() {
     );
 }
 
+/// Without the right to the Lease a process can never take over: it is no standby.
+#[tokio::test(start_paused = true)]
+async fn a_process_stands_by_once_it_has_read_the_lease() {
+    let (server, record) = (Server::new(2, Dice::new(7)), Record::default());
+    let leader = tokio::spawn(serve(lease(&server, 0, "first".into()), 0, record.clone()));
+    sleep(MARGIN).await;
+    assert_eq!(record.leader(), Some(0));
+    server.go(1, Way::Refused);
+    let stands_by = AtomicBool::new(false);
+    let mut second = lease(&server, 1, "second".into());
+    let acquired = second.acquired(|| stands_by.store(true, Ordering::Relaxed));
+    tokio::pin!(acquired);
+    assert!(timeout(Duration::from_mins(1), &mut acquired).await.is_err());
+    assert!(!stands_by.load(Ordering::Relaxed), "it was refused");
+    server.go(1, Way::Open);
+    assert!(timeout(MARGIN, &mut acquired).await.is_err());
+    assert!(stands_by.load(Ordering::Relaxed));
+    leader.abort();
+}
+
 /// One operator after another, each of which loses the Lease, is killed, or is told to end.
 async fn live_and_die(server: Server, number: usize, mut dice: Dice, record: Record) {
     for life in 0.. {
@@ -302,7 +325,7 @@ async fn live_and_die(server: Server, number: usize, mut dice: Dice, record: Rec
         let is_leading = || record.leader() == Some(number);
         tokio::select! {
             () = async {
-                lease.acquired().await;
+                lease.acquired(|| ()).await;
                 record.begins(number);
                 let lost = lease.lost().await;
                 assert!(matches!(lost, Lost::NotRenewed(_)), "{lost}");

@@ -89,7 +89,7 @@ async fn a_lease_is_made_held_and_given_back() {
     let name =
         LeaseName { namespace: "sluice-system".into(), name: "sluice".into(), identity: "first".into() };
     let mut lease = Lease::new(client, name);
-    lease.acquired().await;
+    lease.acquired(|| ()).await;
     let holder = || server.get("leases/sluice").unwrap()["spec"]["holderIdentity"].clone();
     assert_eq!(holder(), "first");
     lease.release().await;
