@@ -11,11 +11,15 @@ use e2e_stack::{clients, images, requirements};
 
 use super::cluster::OnStack;
 use super::packages;
-use super::steps::{Steps, quiet};
+use super::steps::{Steps, beside, quiet};
 use crate::fuzz;
 
 /// Parts into which the fault scenarios are divided.
 const FAULT_PARTS: u32 = 13;
+
+/// Halves of a part that are played at the same time, each with servers of its own. Chosen: a scenario waits for timeouts and intervals for most of its
+/// time.
+const HALVES: u32 = 2;
 
 /// Long tests that are run together.
 #[derive(Debug)]
@@ -349,13 +353,18 @@ fn deep(steps: &Steps, on: &OnStack<'_>) -> anyhow::Result<()> {
 
 /// Runs a part of the fault scenarios with the gateway of the test profile: optimisation does not matter for them.
 fn play(steps: &Steps, part: u32) -> anyhow::Result<()> {
-    let gateway = programs::GATEWAY.file(Form::Tested);
-    let mut scenarios = Command::new(programs::FAULTS.file(Form::Tested));
-    scenarios.args(["--rounds", "1", "--part", &format!("{part}/{FAULT_PARTS}"), "--gateway"]).arg(gateway);
     steps.once("the gateway's former rule compiles", || {
         programs::gateway_example("former_rule", Form::Tested)
     })?;
-    steps.tests(&mut scenarios)
+    let half = |number: u32| {
+        let of_all = format!("{}/{}", part + number * FAULT_PARTS, HALVES * FAULT_PARTS);
+        let mut scenarios = Command::new(programs::FAULTS.file(Form::Tested));
+        scenarios.args(["--rounds", "1", "--part", &of_all, "--gateway"]);
+        scenarios.arg(programs::GATEWAY.file(Form::Tested));
+        scenarios
+    };
+    let (mut one, mut other) = (half(0), half(1));
+    beside(|| steps.tests(&mut one), || steps.tests(&mut other))
 }
 
 /// Runs the clients, once they are fetched and compiled.

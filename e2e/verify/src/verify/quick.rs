@@ -3,13 +3,12 @@
 
 use std::process::Command;
 
-use anyhow::Context as _;
 use e2e_stack::cargo::{cargo, target_folder};
 use e2e_stack::paths::Paths;
 use e2e_stack::process::interrupt;
 use e2e_stack::{clickhouse_connect, crane, gitopscheck, helm, rulecheck};
 
-use super::steps::{Steps, quiet};
+use super::steps::{Steps, beside, quiet};
 use super::{VerifyArgs, packages};
 
 /// Threads of a test program of a package. Chosen: many of these tests wait for timers, and for threads of their own. With a thread for each of two
@@ -37,18 +36,6 @@ pub fn run(args: &VerifyArgs, steps: &Steps, paths: &Paths) -> anyhow::Result<()
         },
     )?;
     interrupt::check()
-}
-
-/// Does both at the same time.
-fn beside(
-    one: impl FnOnce() -> anyhow::Result<()> + Send,
-    other: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    std::thread::scope(|scope| {
-        let one = scope.spawn(one);
-        let other = other();
-        one.join().ok().context("a thread of verify panicked")?.and(other)
-    })
 }
 
 fn format() -> anyhow::Result<()> {

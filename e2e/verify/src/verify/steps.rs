@@ -56,6 +56,21 @@ struct Took {
     seconds: f64,
 }
 
+/// Does both at the same time.
+///
+/// # Errors
+/// That of `one`, or else that of `other`.
+pub fn beside(
+    one: impl FnOnce() -> anyhow::Result<()> + Send,
+    other: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    std::thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        one.join().ok().context("a thread of verify panicked")?.and(other)
+    })
+}
+
 impl Steps {
     /// A step that counts as one.
     ///
