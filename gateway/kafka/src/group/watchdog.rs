@@ -139,7 +139,10 @@ impl fmt::Display for Reason {
             Self::NoFetch => "no message is fetched from it",
             Self::NoTurn => "it does not get its turn to be read",
             Self::Buffers => "its worker has no free memory, although no block is in flight",
-            Self::StoppedByMessage => "its next record batch cannot be read",
+            Self::StoppedByMessage => {
+                "its next record batch cannot be read; the gateway's log says why and what helps, such as a higher \
+                 source.kafka.recordBatchBytesMax"
+            }
             Self::DeadLetter => "its next message is malformed, and the dead letter is not delivered",
             Self::RefusedRows => "ClickHouse refuses rows of it; fix the table or the dead-letter topic",
             Self::Plan => "its rows wait until Kafka stores the commit with their plan",

@@ -90,7 +90,12 @@ impl MessageMetrics {
         }
     }
 
-    /// Counts a message, or a batch, that cannot be read.
+    /// Counts a batch that cannot be read. Its partition stops in front of it: nothing is rejected, and there is no dead letter.
+    pub fn stop_at_batch(&self, reason: &str) {
+        self.rejected.with_label_values(&[reason]).inc();
+    }
+
+    /// Counts a message that cannot be read.
     pub fn reject(&self, reason: &str) {
         self.rejected.with_label_values(&[reason]).inc();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -165,10 +170,17 @@ mod tests {
     fn a_rejected_message_leaves_its_time() {
         let metrics = reference::metrics();
         let at = || lines(&metrics.text().unwrap(), "sluice_gateway_message_rejected_timestamp_seconds");
-        assert!(at().is_empty());
+        metrics.messages.stop_at_batch("batch_too_large");
+        assert!(at().is_empty(), "a batch that stops its partition is not rejected");
         metrics.messages.reject("not_traces");
         assert_eq!(at().len(), 1);
         let counted = lines(&metrics.text().unwrap(), "sluice_gateway_messages_rejected_total");
-        assert_eq!(counted, ["messages_rejected_total{reason=\"not_traces\"} 1"]);
+        assert_eq!(
+            counted,
+            [
+                "messages_rejected_total{reason=\"batch_too_large\"} 1",
+                "messages_rejected_total{reason=\"not_traces\"} 1"
+            ]
+        );
     }
 }

@@ -41,7 +41,7 @@ impl Worker {
             return;
         }
         self.refetches.forget(id);
-        self.parts.metrics.messages.reject(batch.label());
+        self.parts.metrics.messages.stop_at_batch(batch.label());
         batch.log(id, position, &self.parts.sizing, reading.cutter.held());
         self.stop(reading);
     }
