@@ -92,7 +92,10 @@ fn a_token_comes_with_the_extensions_of_its_login_and_is_shared() {
 #[test]
 fn an_endpoint_that_refuses_or_talks_nonsense_is_told_and_counted() {
     for (answer, part) in [
-        (http("500 Internal Server Error", "out of order"), "answered 500: no error of OAuth 2.0"),
+        (
+            http("500 Internal Server Error", "out of order"),
+            "answered 500: an answer without an error of OAuth 2.0",
+        ),
         (http("200 OK", "<html>"), "6 bytes without a usable token"),
         (b"SSH-2.0-OpenSSH\r\n".to_vec(), "does not answer"),
         (http("200 OK", &"x".repeat(1 << 20)), "its answer goes on behind them"),

@@ -107,9 +107,11 @@ fn shown(body: &[u8], secrets: &[&str]) -> Option<String> {
 fn without_error(status: u16, otherwise: &'static str) -> (String, &'static str) {
     let (said, check) = match status {
         300..=399 => ("a redirect, which is not followed", "the URL: name the address that it leads to"),
-        404 | 405 | 410 => ("no error of OAuth 2.0", "the path of the URL"),
-        500.. => ("no error of OAuth 2.0", "the log of that server, or of a proxy before it"),
-        _ => ("no error of OAuth 2.0", otherwise),
+        404 | 405 | 410 => ("an answer without an error of OAuth 2.0", "the path of the URL"),
+        500.. => {
+            ("an answer without an error of OAuth 2.0", "the log of that server, or of a proxy before it")
+        }
+        _ => ("an answer without an error of OAuth 2.0", otherwise),
     };
     (said.to_owned(), check)
 }
@@ -202,7 +204,10 @@ mod tests {
             &long,
         ] {
             let said = of(400, body).unwrap_err();
-            assert!(said.contains("answered 400: no error of OAuth 2.0; check the client"), "{body}: {said}");
+            assert!(
+                said.contains("answered 400: an answer without an error of OAuth 2.0; check the client"),
+                "{body}: {said}"
+            );
         }
     }
 
@@ -210,9 +215,12 @@ mod tests {
     fn an_answer_that_no_token_endpoint_gave_is_told_by_its_status() {
         for (status, expected) in [
             (302, "a redirect, which is not followed; check the URL: name the address that it leads to"),
-            (404, "no error of OAuth 2.0; check the path of the URL"),
-            (503, "no error of OAuth 2.0; check the log of that server, or of a proxy before it"),
-            (403, "no error of OAuth 2.0; check the client"),
+            (404, "an answer without an error of OAuth 2.0; check the path of the URL"),
+            (
+                503,
+                "an answer without an error of OAuth 2.0; check the log of that server, or of a proxy before it",
+            ),
+            (403, "an answer without an error of OAuth 2.0; check the client"),
         ] {
             let said = of(status, "<html>internal</html>").unwrap_err();
             assert!(said.ends_with(&format!("answered {status}: {expected}")), "{said}");

@@ -40,6 +40,10 @@ const EVENTS_DRAINED_MAX: usize = 1_000;
 const EVENTS_WAIT: Duration = Duration::from_millis(1);
 /// What librdkafka says when a connection ends during its TLS handshake (`rd_kafka_transport_ssl_handshake`), with the code of a lost connection.
 const IN_HANDSHAKE: &str = "SSL handshake failed";
+/// What librdkafka says when a broker closes a connection: one that wants TLS, or a login, closes it at the first request.
+const CLOSED: &str = "Disconnected";
+/// librdkafka's name for log lines about connections that ended.
+const FAILED: &str = "FAIL";
 
 /// A failed request to Kafka.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +58,7 @@ pub enum Error {
     #[error("cannot connect to Kafka at {brokers}: {reason}")]
     Refused {
         brokers: String,
-        /// librdkafka's code: TLS, authentication, or a connection that ended during its TLS handshake.
+        /// librdkafka's code: TLS, authentication, or a connection that the broker closed.
         code: RDKafkaErrorCode,
         reason: String,
     },
@@ -92,6 +96,11 @@ impl Error {
 
     /// Whether the last connection ended during its TLS handshake: the listener speaks no TLS, or its broker is going away.
     pub fn is_cut_handshake(&self) -> bool {
+        matches!(self, Self::Refused { reason, .. } if self.is_closed() && reason.contains(IN_HANDSHAKE))
+    }
+
+    /// Whether the broker closed the last connection without a reason.
+    pub fn is_closed(&self) -> bool {
         matches!(self, Self::Refused { code: RDKafkaErrorCode::BrokerTransportFailure, .. })
     }
 
@@ -112,8 +121,8 @@ pub struct Position {
     pub end: Option<i64>,
 }
 
-/// Drops librdkafka's log lines, since a request returns its error too. It keeps the reason of a failed connection: the request itself only
-/// returns "timed out".
+/// Drops librdkafka's log lines but those of closed connections, since a request returns its error too. It keeps the reason of a failed connection:
+/// the request itself only returns "timed out".
 #[derive(Default)]
 struct Silent {
     refused: Mutex<Option<Refusal>>,
@@ -123,26 +132,40 @@ impl Silent {
     fn refused(&self) -> MutexGuard<'_, Option<Refusal>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// A broker has closed a connection. That hides nothing that another one has refused.
+    fn is_closed(&self, reason: &str) {
+        let code = RDKafkaErrorCode::BrokerTransportFailure;
+        let mut refused = self.refused();
+        if refused.as_ref().is_none_or(|before| before.code == code || !before.is_recent()) {
+            *refused = Some(Refusal::now(code, reason, refused.take()));
+        }
+    }
 }
 
 impl ClientContext for Silent {
-    fn log(&self, _level: RDKafkaLogLevel, _facility: &str, _message: &str) {}
+    /// A closed connection is no error for librdkafka: it connects again.
+    fn log(&self, _level: RDKafkaLogLevel, facility: &str, message: &str) {
+        if facility == FAILED && message.contains(CLOSED) {
+            let (_, reason) = message.split_once("]: ").unwrap_or(("", message));
+            self.is_closed(reason);
+        }
+    }
 
     fn error(&self, error: KafkaError, reason: &str) {
         use RDKafkaErrorCode::{Authentication, BrokerTransportFailure, SSL, SaslAuthenticationFailed};
-        let Some(code) = error.rdkafka_error_code() else { return };
-        let mut refused = self.refused();
-        let is_reason = match code {
-            SSL | Authentication | SaslAuthenticationFailed => true,
-            // A broker that goes away hides nothing that another one has refused.
-            BrokerTransportFailure => {
-                let before = refused.as_ref().filter(|before| before.is_recent());
-                reason.contains(IN_HANDSHAKE) && before.is_none_or(|before| before.code == code)
+        match error.rdkafka_error_code() {
+            Some(code @ (SSL | Authentication | SaslAuthenticationFailed)) => {
+                let mut refused = self.refused();
+                *refused = Some(Refusal::now(code, reason, refused.take()));
             }
-            _ => false,
-        };
-        if is_reason {
-            *refused = Some(Refusal::now(code, reason, refused.take()));
+            Some(BrokerTransportFailure) if reason.contains(IN_HANDSHAKE) => self.is_closed(reason),
+            // It cannot be connected to any more.
+            Some(BrokerTransportFailure) => {
+                let mut refused = self.refused();
+                *refused = refused.take().filter(|before| before.code != BrokerTransportFailure);
+            }
+            _ => {}
         }
     }
 }
@@ -168,7 +191,7 @@ impl Client {
         let brokers = cluster.bootstrap_servers().to_owned();
         let consumer: BaseConsumer<Silent> = config
             .set("group.id", group)
-            .set_log_level(RDKafkaLogLevel::Emerg)
+            .set_log_level(RDKafkaLogLevel::Info)
             .create_with_context(Silent::default())
             .map_err(|source| Error::Create { brokers: brokers.clone(), source })?;
         let renewal = Renewal::of(cluster.tokens());

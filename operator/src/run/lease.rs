@@ -15,6 +15,7 @@
 //!
 //! One exception: if the Lease is deleted, an operator that starts before the holder looks again creates a new one.
 
+use crate::world::api_error::{ApiError, ErrorClass, described};
 use k8s_openapi::{
     api::coordination::v1::{Lease as LeaseObject, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -41,6 +42,8 @@ const LOOK_SECONDS: u64 = 2;
 const ATTEMPT_SECONDS: u64 = 3;
 /// Longest wait for the API server while the Lease is released, in seconds. The process exits in any case.
 const RELEASE_SECONDS: u64 = 5;
+/// A process that cannot take the Lease logs that again after so many seconds. Chosen: who looks at the last minutes of the log sees it.
+const SAY_AGAIN_SECONDS: u64 = 60;
 /// Field manager of the Lease.
 const FIELD_MANAGER: &str = "sluice-operator/lease";
 
@@ -91,7 +94,7 @@ impl Lease {
     /// `stands_by` each time it reads that another process holds the Lease.
     pub async fn acquired(&mut self, stands_by: impl Fn()) {
         let mut ticks = looks();
-        let mut is_said = false;
+        let mut said: Option<Instant> = None;
         loop {
             ticks.tick().await;
             let error = match timeout(Duration::from_secs(ATTEMPT_SECONDS), self.take()).await {
@@ -100,16 +103,16 @@ impl Lease {
                 }
                 Ok(Ok(false)) => {
                     stands_by();
-                    is_said = false;
+                    said = None;
                     continue;
                 }
-                Ok(Err(error)) => error.to_string(),
+                Ok(Err(error)) => in_words(error),
                 Err(_) => "no answer in time".to_owned(),
             };
-            if !is_said {
+            if said.is_none_or(|said| said.elapsed() >= Duration::from_secs(SAY_AGAIN_SECONDS)) {
                 let LeaseName { namespace, name, .. } = &self.name;
                 warn!(%error, lease = %name, %namespace, "cannot read or take the Lease; the operator tries again");
-                is_said = true;
+                said = Some(Instant::now());
             }
         }
     }
@@ -246,6 +249,18 @@ impl Lease {
             ..Default::default()
         }
     }
+}
+
+/// The server's answer, and the remedy for missing rights.
+fn in_words(error: kube::Error) -> String {
+    let error = ApiError::from(error);
+    let advice = match error.class() {
+        ErrorClass::Forbidden => {
+            "; check the rights of the operator's ServiceAccount (rbac.create of the chart)"
+        }
+        _ => "",
+    };
+    format!("{}{advice}", described(&error))
 }
 
 fn looks() -> Interval {

@@ -27,6 +27,12 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// failed connection comes after many of them. Chosen: thousands of lines are dropped in this time.
 const EVENTS_WAIT: Duration = Duration::from_millis(20);
 
+/// What librdkafka says when a broker closes a connection: one that wants TLS, or a login, closes it at the first request.
+const CLOSED: &str = "Disconnected";
+
+/// librdkafka's name for log lines about connections that ended.
+const FAILED: &str = "FAIL";
+
 /// A topic and how many partitions it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPartitions {
@@ -75,7 +81,14 @@ struct Said {
 }
 
 impl ClientContext for Connections {
-    fn log(&self, _level: RDKafkaLogLevel, _facility: &str, _message: &str) {}
+    fn log(&self, _level: RDKafkaLogLevel, facility: &str, message: &str) {
+        // It is no error for librdkafka: it connects again.
+        if facility == FAILED && message.contains(CLOSED) {
+            let (_, reason) = message.split_once("]: ").unwrap_or(("", message));
+            let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            said.last = Some(reason.to_owned());
+        }
+    }
 
     fn error(&self, error: KafkaError, reason: &str) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,14 +162,25 @@ impl Question<'_> {
         let said = self.client.context().0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((problem, reason)) = said.refused.clone() else { return Ok(()) };
         let problem = problem.with(self.kafka);
-        Err(ProbeError::Refused { problem, reason, advice: problem.advice(self.kafka) })
+        let advice = if takes_no_login(&reason) {
+            "check the port of the listener, which takes no logins, or remove source.kafka.sasl".to_owned()
+        } else {
+            problem.advice(self.kafka)
+        };
+        Err(ProbeError::Refused { problem, reason, advice })
     }
 
     fn unreachable(&self, timeout: Duration, source: KafkaError) -> ProbeError {
         let last = self.client.context().0.lock().unwrap_or_else(PoisonError::into_inner).last.clone();
         // With TLS 1.3 a broker rejects the client's certificate after the handshake, which looks like a lost connection.
         let advice = self.kafka.tls.is_some().then(|| ConnectionProblem::Tls.advice(self.kafka));
-        let said = last.into_iter().chain(advice).fold(String::new(), |said, text| said + "; " + &text);
+        let is_plain = self.kafka.tls.is_none() || self.kafka.sasl.is_none();
+        let is_closed = last.as_ref().is_some_and(|last| last.contains(CLOSED));
+        let wants = (is_plain && is_closed).then(|| {
+            "a broker accepts connections and closes them: check whether its listener wants source.kafka.tls or source.kafka.sasl".to_owned()
+        });
+        let said =
+            last.into_iter().chain(advice).chain(wants).fold(String::new(), |said, text| said + "; " + &text);
         ProbeError::Unreachable {
             brokers: brokers(self.kafka),
             topic: self.topic.to_owned(),
@@ -192,11 +216,20 @@ pub async fn would_make(
     }
 }
 
+/// Whether the broker has named its mechanisms, and has none.
+fn takes_no_login(reason: &str) -> bool {
+    let mechanisms = reason.split_once("supported mechanisms:").map(|(_, mechanisms)| mechanisms);
+    // librdkafka appends the time and the state of the connection.
+    mechanisms.is_some_and(|rest| rest.split_once("(after").map_or(rest, |(rest, _)| rest).trim().is_empty())
+}
+
 fn client_config(kafka: &Kafka) -> Result<ClientConfig, SecretFileError> {
     let mut config = ClientConfig::new();
     for (name, value) in probe_settings(kafka)? {
         config.set(name, value);
     }
+    // Closed connections are what a person asks about here; they are told at this level.
+    config.set("log.connection.close", "true").set_log_level(RDKafkaLogLevel::Info);
     Ok(config)
 }
 
@@ -206,6 +239,33 @@ mod tests {
     use crate::ground::settings::tests::kafka;
     use sluice_gateway_config::Tls;
     use std::io::{Read as _, Write as _};
+
+    #[test]
+    fn a_listener_without_logins_is_told_by_its_mechanisms() {
+        for (reason, expected) in [
+            ("broker's supported mechanisms:  (after 3ms in state AUTH_HANDSHAKE)", true),
+            ("broker's supported mechanisms: PLAIN (after 3ms in state AUTH_HANDSHAKE)", false),
+            ("wrong password", false),
+        ] {
+            assert_eq!(takes_no_login(reason), expected, "{reason}");
+        }
+    }
+
+    /// As a listener that wants TLS, or a login.
+    #[test]
+    fn a_broker_that_closes_connections_may_want_tls_or_a_login() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                drop(stream.unwrap().read(&mut [0; 4_096]));
+            }
+        });
+        let mut kafka = kafka();
+        (kafka.bootstrap_servers, kafka.tls, kafka.sasl) = (vec![address], None, None);
+        let closed = probe_topics(&kafka, Duration::from_secs(2)).unwrap_err().to_string();
+        assert!(closed.contains("check whether its listener wants source.kafka.tls or"), "{closed}");
+    }
 
     #[test]
     fn the_reason_of_a_failed_connection_is_found_behind_log_lines() {

@@ -14,7 +14,10 @@ pub(super) fn words(error: &Error, failure: SourceFailure, brokers: &str) -> Str
 fn to_check(error: &Error, failure: SourceFailure) -> &'static str {
     match (error, failure) {
         (Error::Token { source, .. }, _) => of_login(source),
-        (Error::Create { .. }, _) => "source.kafka.properties, and the keys of the Secrets for Kafka",
+        (Error::Create { source, .. }, _) => of_settings(&source.to_string()),
+        (Error::Refused { reason, .. }, SourceFailure::AuthFailed) if takes_no_login(reason) => {
+            "the port of the listener, which takes no logins, or remove source.kafka.sasl"
+        }
         (_, SourceFailure::TlsFailed) if error.is_cut_handshake() => {
             "source.kafka.tls and the port of the listener, which speaks no TLS or has no broker behind it"
         }
@@ -25,11 +28,37 @@ fn to_check(error: &Error, failure: SourceFailure) -> &'static str {
             "the credentials and source.kafka.sasl.mechanism"
         }
         (_, SourceFailure::AuthFailed) => "the ACLs: the user needs Describe on topics and group",
+        (_, SourceFailure::Unreachable) if error.is_closed() => {
+            "whether the listener wants source.kafka.tls or source.kafka.sasl: a broker accepts connections there and closes them"
+        }
         (_, SourceFailure::Timeout) => "the brokers, and whether a firewall drops the operator's packets",
         (_, SourceFailure::Unreachable) => {
             "source.kafka.bootstrapServers, DNS and network policies: the operator's own pod must reach the brokers"
         }
     }
+}
+
+/// What of the settings librdkafka cannot use, by the property that it names.
+fn of_settings(said: &str) -> &'static str {
+    const FIELDS: [(&str, &str); 3] = [
+        ("ssl.ca.pem", "the key of source.kafka.tls.caSecretRef, which must hold certificates in PEM"),
+        (
+            "ssl.certificate.pem",
+            "the certificate of source.kafka.tls.clientCertificateSecretRef, which must be in PEM",
+        ),
+        (
+            "ssl.key.pem",
+            "the key of source.kafka.tls.clientCertificateSecretRef, which must be in PEM, not encrypted, and the one of the certificate",
+        ),
+    ];
+    let found = FIELDS.iter().find(|(property, _)| said.contains(property));
+    found.map_or("source.kafka.properties, and the keys of the Secrets for Kafka", |(_, field)| field)
+}
+
+/// Whether the broker has named its mechanisms, and has none.
+fn takes_no_login(reason: &str) -> bool {
+    let mechanisms = reason.split_once("supported mechanisms:").map(|(_, mechanisms)| mechanisms);
+    mechanisms.is_some_and(|mechanisms| mechanisms.trim().is_empty())
 }
 
 /// The operator has the content of Secrets in memory: what is in a file is its own, and so is an identity of AWS.
@@ -89,13 +118,6 @@ mod tests {
             words(&refused, SourceFailure::AuthFailed, "a:9092"),
             "cannot connect to Kafka at a:9092: sasl://a:9092/1: wrong password; check the credentials and source.kafka.sasl.mechanism"
         );
-        let cut = Error::Refused {
-            brokers: "a:9092".into(),
-            code: RDKafkaErrorCode::BrokerTransportFailure,
-            reason: "ssl://a:9092/1: SSL handshake failed: Disconnected".into(),
-        };
-        let said = words(&cut, SourceFailure::TlsFailed, "a:9092");
-        assert!(said.ends_with("which speaks no TLS or has no broker behind it"), "{said}");
         let without_token = |source| {
             let error = Error::Token { brokers: "a:9092".into(), source: Box::new(source) };
             words(&error, SourceFailure::AuthFailed, "a:9092")
@@ -139,5 +161,43 @@ mod tests {
         let hidden =
             words(&Error::Topic { topic: "spans".into(), code }, SourceFailure::AuthFailed, "a:9092");
         assert!(hidden.ends_with("the user needs Describe on topics and group"), "{hidden}");
+    }
+
+    #[test]
+    fn who_closes_connections_or_has_other_settings_is_told_what_to_check() {
+        let cut = Error::Refused {
+            brokers: "a:9092".into(),
+            code: RDKafkaErrorCode::BrokerTransportFailure,
+            reason: "ssl://a:9092/1: SSL handshake failed: Disconnected".into(),
+        };
+        let said = words(&cut, SourceFailure::TlsFailed, "a:9092");
+        assert!(said.ends_with("which speaks no TLS or has no broker behind it"), "{said}");
+        let closed = Error::Refused {
+            brokers: "a:9092".into(),
+            code: RDKafkaErrorCode::BrokerTransportFailure,
+            reason: "a:9092/1: Disconnected: connection closed by peer".into(),
+        };
+        let said = words(&closed, SourceFailure::Unreachable, "a:9092");
+        assert!(said.contains("check whether the listener wants source.kafka.tls or"), "{said}");
+        for (mechanisms, expected) in
+            [("  ", "which takes no logins"), (" PLAIN", "the credentials and source.kafka.sasl.mechanism")]
+        {
+            let reason =
+                format!("sasl://a:9092/1: Request not valid: broker's supported mechanisms:{mechanisms}");
+            let code = RDKafkaErrorCode::SaslAuthenticationFailed;
+            let said =
+                words(&Error::Refused { brokers: "a".into(), code, reason }, SourceFailure::AuthFailed, "a");
+            assert!(said.contains(expected), "{said}");
+        }
+        for (said, expected) in [
+            (
+                "ssl.key.pem failed: key values mismatch",
+                "the key of source.kafka.tls.clientCertificateSecretRef",
+            ),
+            ("failed to read certificate #0 from ssl.ca.pem", "the key of source.kafka.tls.caSecretRef"),
+            ("No such configuration property", "source.kafka.properties, and the keys"),
+        ] {
+            assert!(of_settings(said).starts_with(expected), "{said}");
+        }
     }
 }

@@ -12,6 +12,7 @@ use rdkafka::{
     producer::{BaseProducer, BaseRecord, Producer},
     types::{RDKafkaApiKey, RDKafkaRespErr},
 };
+use serde_json::json;
 use sluice_crds::SecretUse;
 use std::{
     io::{Read as _, Write as _},
@@ -144,12 +145,14 @@ fn a_connection_that_comes_to_nothing_is_told_in_the_same_words_each_time() {
     let closes = |stream: &mut TcpStream| {
         stream.shutdown(Shutdown::Both).ok();
     };
-    for (speaks, code, is_cut) in [
-        (answers as fn(&mut TcpStream), RDKafkaErrorCode::SSL, false),
-        (closes, RDKafkaErrorCode::BrokerTransportFailure, true),
+    let cut = RDKafkaErrorCode::BrokerTransportFailure;
+    for (tls, speaks, code, is_cut, reason) in [
+        (json!({}), answers as fn(&mut TcpStream), RDKafkaErrorCode::SSL, false, "SSL handshake failed"),
+        (json!({}), closes, cut, true, "SSL handshake failed"),
+        // As one that wants TLS, or a login.
+        (json!(null), closes, cut, false, "Disconnected"),
     ] {
-        let spec =
-            serde_json::json!({"bootstrapServers": [without_tls(speaks)], "topics": ["spans"], "tls": {}});
+        let spec = json!({"bootstrapServers": [without_tls(speaks)], "topics": ["spans"], "tls": tls});
         let spec = serde_json::from_value(spec).unwrap();
         let security = KafkaSecurity::of(&spec, &KafkaSecrets::new(), &OwnLogins::default()).unwrap();
         let client = Client::new(&Cluster::of(&spec, security), "one").unwrap();
@@ -157,7 +160,8 @@ fn a_connection_that_comes_to_nothing_is_told_in_the_same_words_each_time() {
         let found = [asked(), asked()];
         assert_eq!(found[0].to_string(), found[1].to_string());
         assert_eq!((found[0].code(), found[0].is_cut_handshake()), (Some(code), is_cut), "{found:?}");
-        assert!(found[0].to_string().contains("SSL handshake failed"), "{found:?}");
+        assert_eq!(found[0].is_closed(), code == cut, "{found:?}");
+        assert!(found[0].to_string().contains(reason), "{found:?}");
         assert!(!found[0].to_string().contains("ms in state"), "{found:?}");
     }
 }
@@ -185,14 +189,14 @@ fn a_token_endpoint_that_does_not_answer_is_told_and_kafka_is_not_asked() {
     // Connections are taken by the system, and nobody reads them.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}/token", listener.local_addr().unwrap());
-    let spec = serde_json::from_value(serde_json::json!({
+    let spec = serde_json::from_value(json!({
         "bootstrapServers": ["127.0.0.1:1"], "topics": ["spans"],
         "sasl": {"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {
             "tokenEndpoint": endpoint, "clientId": "me", "secretRef": {"name": "client"},
         }}},
     }))
     .unwrap();
-    let secret = serde_json::json!({"data": {"client-secret": "czNjcmV0"}});
+    let secret = json!({"data": {"client-secret": "czNjcmV0"}});
     let secret = Arc::new(serde_json::from_value(secret).unwrap());
     let secrets: KafkaSecrets = [(SecretUse::KafkaClient, secret)].into();
     let security = KafkaSecurity::of(&spec, &secrets, &OwnLogins::default()).unwrap();
