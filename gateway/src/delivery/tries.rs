@@ -46,6 +46,10 @@ const IN_DOUBT_TRIES_MAX: u32 = 5;
 /// with their waits about 12 s, as long as a merge or a large query may take.
 const PRESSURE_TRIES_MAX: u32 = 7;
 
+/// Tries of a block in doubt that needs more memory than one query may use. Chosen: the server counts up to 4 MiB more or less each time (measured on
+/// 26.7), so that a second try of a block near the limit may succeed.
+const QUERY_LIMIT_TRIES_MAX: u32 = 2;
+
 /// How long a description of the table is considered current. Chosen: the try that follows it starts within seconds, and tables are altered
 /// by hand.
 const TABLE_FRESH_MAX: Duration = Duration::from_mins(1);
@@ -348,6 +352,9 @@ impl Tries {
 
     /// The class of the failure, or the class that it becomes after the last allowed try.
     fn class_now(&self, failure: Failure, at: &At) -> Class {
+        if failure.is_query_limit {
+            return Class::Split;
+        }
         let in_vain = match failure.class {
             Class::Retry => self.alike >= RETRY_TRIES_MAX,
             Class::InDoubt => self.alike >= IN_DOUBT_TRIES_MAX,
@@ -366,10 +373,11 @@ impl Tries {
     /// query may use: it will not take it. With views, one of them may have refused what the table has stored.
     fn is_futile(&self, at: &At) -> bool {
         let is_too_large = |failure: Failure| {
+            let tries = if failure.is_query_limit { QUERY_LIMIT_TRIES_MAX } else { IN_DOUBT_TRIES_MAX };
             let may_pass = needs_memory(failure.code) && !failure.is_query_limit;
-            !may_pass && self.class_now(failure, at) == Class::Split
+            self.alike >= tries && !may_pass && self.class_now(failure, at) == Class::Split
         };
-        !self.views && self.alike >= IN_DOUBT_TRIES_MAX && self.last.is_some_and(is_too_large)
+        !self.views && self.last.is_some_and(is_too_large)
     }
 
     /// Whether a try that begins at `when` might end after the token was forgotten.

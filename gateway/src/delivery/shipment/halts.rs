@@ -60,6 +60,10 @@ impl Shipment {
 
 /// What happens after this error, and what to do.
 pub(super) fn advice(error: &InsertError) -> &'static str {
+    if outcome::is_query_limit(error.code, &error.message) {
+        return "blocks need more memory than one query of the gateway's user may use, and are sent in parts, slowly: raise max_memory_usage in its \
+                profile, or lower sink.clickhouse.insert.maxBytes";
+    }
     match error.class {
         Class::Retry | Class::InDoubt | Class::Done => "they are retried, nothing is lost",
         Class::BackPressure => {
@@ -100,5 +104,14 @@ mod tests {
             };
             assert!(advice(&error).starts_with(help), "{code:?}: {}", advice(&error));
         }
+        let error = InsertError {
+            class: Class::BackPressure,
+            code: Some(241),
+            http_status: Some(500),
+            message: "Query memory limit exceeded: would use 17.01 MiB".into(),
+            endpoint: "http://h:8123".into(),
+            table: "`d`.`t`".into(),
+        };
+        assert!(advice(&error).contains("raise max_memory_usage"), "{}", advice(&error));
     }
 }

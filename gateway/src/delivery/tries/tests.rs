@@ -152,6 +152,7 @@ fn what_does_not_pass_becomes_something_else() {
         (failure(243, Class::BackPressure), 7, "server"),
         (MEMORY, 6, "again elsewhere"),
         (MEMORY, 7, "ask fate"),
+        (QUERY_LIMIT, 1, "ask fate"),
         (DEFECT, 4, "again elsewhere"),
         (DEFECT, 5, "describe"),
         (failure(999, Class::InDoubt), 100, "again elsewhere"),

@@ -24,7 +24,7 @@ fn what_is_refused_for_its_content_goes_in_parts_after_some_tries() {
         (IN_DOUBT_TRIES_MAX, failure(252, Class::Split)),
         (IN_DOUBT_TRIES_MAX, failure(396, Class::Split)),
         (IN_DOUBT_TRIES_MAX, failure(229, Class::RefreshSchema)),
-        (PRESSURE_TRIES_MAX, QUERY_LIMIT),
+        (QUERY_LIMIT_TRIES_MAX, QUERY_LIMIT),
     ] {
         let names = after(tries, false, failure);
         let (last, before) = names.split_last().unwrap();
