@@ -1,15 +1,15 @@
 //! The meaning of ClickHouse's answer to an INSERT.
 //!
 //! Job: derives the caller's next action from the exception code, the HTTP status and, for some codes, the message. Place in the flow:
-//! the insert client calls [`classify`] for every answer, and [`no_answer`] if there is none. Delivery acts on the [`Class`]. It calls
-//! [`in_vain`] for the class after that action did not help, [`may_be_stored`] to learn whether the rows may be in the table
-//! nevertheless, and [`who_acts`] for the person who can help. Pure; the tables below are complete.
+//! the insert client calls [`classify`] for every answer, and [`no_answer`] if there is none. Delivery acts on the [`Class`]. [`in_vain`] is
+//! the class after that action did not help. [`may_be_stored`] says whether the rows may be in the table nevertheless, and [`who_acts`] who
+//! can help. Pure; the tables below are complete.
 //!
 //! The HTTP status alone says little: 241 (memory), 242 (read-only table), 252 (too many parts) and 319 (status unknown) all have status
 //! 500, and so does 33 (unreadable rows).
 //!
-//! Sources: `src/Common/ErrorCodes.cpp` and `src/Server/HTTP/exceptionCodeToHTTPStatus.cpp` of ClickHouse, every code's name as
-//! `errorCodeToName` of 26.7 has it, statuses measured on 26.7, and what other writers retry (ClickHouse's Kafka Connect sink,
+//! Sources: `src/Common/ErrorCodes.cpp` and `src/Server/HTTP/exceptionCodeToHTTPStatus.cpp` of ClickHouse, the names of codes by
+//! `errorCodeToName` of 26.7, statuses measured on 26.7, and what other writers retry (ClickHouse's Kafka Connect sink,
 //! `Utils.java`).
 
 /// What the caller does with a block after an answer.

@@ -52,7 +52,7 @@ const MESSAGES: [&str; 6] = [
     "<html><h1>502 Bad Gateway</h1></html>",
 ];
 
-/// Statuses that the server uses for exceptions, and others that alone would mean something else.
+/// Statuses that the server uses for exceptions, and others that would mean something else without a code.
 const STATUSES: [u16; 10] = [200, 400, 401, 403, 404, 408, 413, 429, 500, 503];
 
 /// The message of [`MESSAGES`] that changes this code's class, and the new class.

@@ -114,7 +114,7 @@ fn an_endpoint_that_refuses_or_talks_nonsense_is_told_and_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_answers_is_given_up_after_the_bound() {
-    // Connections are taken by the system, and nobody reads them. The clock jumps to the bound while everything waits.
+    // The system accepts connections, and no thread reads from them. The clock jumps to the bound while everything waits.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let login = asking(format!("http://{}/token", listener.local_addr().unwrap()));
     let said = fetch(&login).await.unwrap_err().to_string();
@@ -234,6 +234,6 @@ fn whoever_waits_for_a_token_is_woken_by_a_try_and_by_the_deadline() {
     });
     tokens.learn(Ok(Token::new("a", Some(300), NOW).unwrap()), NOW);
     assert_eq!(waits.join().unwrap(), 1);
-    // There is a token: nobody waits any more, whatever the deadline is.
+    // There is a token: no caller waits any more, whatever the deadline is.
     tokens.wait(Instant::now() + Duration::from_secs(20));
 }

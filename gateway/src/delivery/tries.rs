@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Rules:
-//! - A block that may be in the table is sent only under its own token, whole, and to a replica of the same shard, while the server
-//!   remembers the token. After that, or in parts, it is sent once its fate is known; otherwise with `may_double`.
+//! - While the server remembers the token, a block that may be in the table is sent only whole, under that token, and to a replica of the
+//!   same shard. After that, or in parts, it is sent once its fate is known; otherwise with `may_double`.
 //! - Rows count as the cause only if the table was described after the server refused them, and still has the columns that they were
 //!   encoded for.
 //! - No block is given up.
@@ -153,7 +153,7 @@ pub struct Tries {
     views: bool,
     /// Failures so far.
     failures: u32,
-    /// Failures of which the server may have received a byte; `None` when a former owner may have had some.
+    /// Failures after the server may have received a byte; `None` when a former owner may have had some.
     begun: Option<u32>,
     /// When the first try started, by any owner; `None` before it.
     first_sent: Option<Duration>,

@@ -134,7 +134,7 @@ impl Silent {
     }
 
     /// A broker has closed a connection. That hides nothing that another one has refused.
-    fn is_closed(&self, reason: &str) {
+    fn note_closed(&self, reason: &str) {
         let code = RDKafkaErrorCode::BrokerTransportFailure;
         let mut refused = self.refused();
         if refused.as_ref().is_none_or(|before| before.code == code || !before.is_recent()) {
@@ -148,7 +148,7 @@ impl ClientContext for Silent {
     fn log(&self, _level: RDKafkaLogLevel, facility: &str, message: &str) {
         if facility == FAILED && message.contains(CLOSED) {
             let (_, reason) = message.split_once("]: ").unwrap_or(("", message));
-            self.is_closed(reason);
+            self.note_closed(reason);
         }
     }
 
@@ -159,7 +159,7 @@ impl ClientContext for Silent {
                 let mut refused = self.refused();
                 *refused = Some(Refusal::now(code, reason, refused.take()));
             }
-            Some(BrokerTransportFailure) if reason.contains(IN_HANDSHAKE) => self.is_closed(reason),
+            Some(BrokerTransportFailure) if reason.contains(IN_HANDSHAKE) => self.note_closed(reason),
             // It cannot be connected to any more.
             Some(BrokerTransportFailure) => {
                 let mut refused = self.refused();

@@ -1,5 +1,5 @@
 //! No two operators write at the same time: the Lease against an API server in memory, in virtual time. An operator writes from when it holds
-//! the Lease until it has lost it, or is told to end (`run.rs`; e2e/tests/it/lease.rs shows it of two processes).
+//! the Lease until it has lost it, or gets a signal to end (`run.rs`; e2e/tests/it/operator/lease.rs shows it of two processes).
 
 mod dice;
 mod server;
@@ -316,7 +316,7 @@ async fn a_process_stands_by_once_it_has_read_the_lease() {
     leader.abort();
 }
 
-/// One operator after another, each of which loses the Lease, is killed, or is told to end.
+/// One operator after another. Each loses the Lease, is killed, or gets a signal to end.
 async fn live_and_die(server: Server, number: usize, mut dice: Dice, record: Record) {
     for life in 0.. {
         // A container that is started again in its pod is the same to the Lease, another pod is not.

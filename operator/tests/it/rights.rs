@@ -39,8 +39,8 @@ const SCENES: [fn(); 17] = [
     apply_failure::pods_that_kubernetes_does_not_make_are_told_in_its_words,
 ];
 
-/// Asked by Kubernetes on clusters with the admission plugin `OwnerReferencesPermissionEnforcement`: of whoever makes an object whose owner is
-/// not to go before it, and of whoever changes the owners of an object. They are no requests of their own.
+/// Asked by Kubernetes on clusters with the admission plugin `OwnerReferencesPermissionEnforcement`: of a client that makes an object whose
+/// owner is not to go before it, or that changes the owners of an object. They are no requests of their own.
 const NEVER_A_REQUEST: [(&str, &str, &str); 1] = [("sluice.dev", "tracepipelines/finalizers", "update")];
 
 #[test]

@@ -119,7 +119,7 @@ fn only_a_process_that_ends_leaves_blocks_on_its_volume() {
     }
 }
 
-/// An owner of one partition, of which two offsets are settled and not committed. The commits get these answers.
+/// An owner of one partition. Two offsets of it are settled and not committed. The commits get these answers.
 fn settled(answers: Vec<KafkaResult<()>>) -> Assignment {
     let (mut assignment, _) = sent(&[FIRST]);
     assignment.committer = Some(Committer::of_answers(answers.into_iter()));

@@ -423,7 +423,7 @@ mod tests {
         assert!(begins(false, earliest) && begins(true, latest) && !begins(false, latest));
     }
 
-    /// The result of commits of so many partitions, of which these are refused with this code, and the number of requests.
+    /// The result of commits of so many partitions, if these of them are refused with this code, and the number of requests.
     fn committed(
         count: i32,
         refused: &[i32],

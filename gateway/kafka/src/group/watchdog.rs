@@ -194,7 +194,7 @@ pub enum AtWorker {
     Settling,
     /// The worker has released it, and all ranges are settled. It restarts once they are committed.
     Renewing,
-    /// No worker has it yet: its start offset is unknown.
+    /// It is with no worker yet: its start offset is unknown.
     Arriving,
     /// No worker gets it: its plan is of a newer version.
     Halted,

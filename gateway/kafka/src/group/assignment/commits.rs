@@ -26,7 +26,7 @@ const COMMIT_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// and dropped by their tokens.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often delivery is told that this process still owns a partition whose offset does not move. Chosen: well below
+/// How often delivery learns that this process still owns a partition whose offset does not move. Chosen: well below
 /// [`sluice_ranges::PROOF_AGE_MAX`], which limits the proof's age for a block that waits for its turn.
 const PROOF_TOLD_INTERVAL: Duration = Duration::from_secs(5);
 
