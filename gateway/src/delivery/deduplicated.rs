@@ -91,9 +91,10 @@ fn remedy(error: &ProbeError) -> &'static str {
     match error {
         ProbeError::UnknownTable { .. } => "enable part_log in the server's configuration",
         ProbeError::Refused { .. } => "GRANT SELECT ON system.part_log to the gateway's user",
-        ProbeError::Unreachable { .. } | ProbeError::Foreign { .. } | ProbeError::Tls { .. } => {
-            "it counts them when the server answers"
-        }
+        ProbeError::Unreachable { .. }
+        | ProbeError::Silent { .. }
+        | ProbeError::Foreign { .. }
+        | ProbeError::Tls { .. } => "it counts them when the server answers",
         ProbeError::UnknownDatabase { .. } | ProbeError::Other { .. } => {
             "the server cannot read system.part_log"
         }
