@@ -1,3 +1,80 @@
+{{/*
+Values that are missing get their defaults: Helm deletes a value that is set to `null`, and `helm upgrade --reuse-values` from an older chart
+does not have the newer ones. Each template starts with this. `merge` would also replace `false`, 0 and "". What is not listed has no default
+here: without it, nothing is rendered. A security context is one value: within it, a missing field stays missing (OpenShift).
+*/}}
+{{- define "sluice.defaultValues" -}}
+{{- include "sluice.setMissing" (list .Values (include "sluice.defaults" . | fromYaml)) -}}
+{{- end }}
+
+{{- define "sluice.setMissing" -}}
+{{- $values := index . 0 -}}
+{{- range $key, $default := index . 1 -}}
+{{- $value := index $values $key -}}
+{{- if kindIs "invalid" $value -}}
+{{- $_ := set $values $key $default -}}
+{{- else if and (kindIs "map" $value) (kindIs "map" $default) (not (hasSuffix "ecurityContext" $key)) -}}
+{{- include "sluice.setMissing" (list $value $default) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "sluice.defaults" -}}
+global: {}
+image:
+  repository: sluice-operator
+  pullPolicy: IfNotPresent
+gateway:
+  image:
+    repository: sluice-gateway
+replicas: 2
+clusterRole:
+  enabled: true
+  aggregate: true
+  tracePipelines: false
+volumes:
+  delete: true
+logLevel: info
+logFormat: json
+crds:
+  enabled: true
+  keep: true
+rbac:
+  create: true
+serviceAccount:
+  create: true
+podDisruptionBudget:
+  enabled: true
+  maxUnavailable: 1
+networkPolicy:
+  enabled: true
+serviceMonitor:
+  enabled: false
+  interval: 30s
+gatewayPodMonitor:
+  enabled: false
+  interval: 30s
+prometheusRule:
+  enabled: false
+dashboards:
+  enabled: false
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+podSecurityContext:
+  runAsGroup: 65532
+  runAsNonRoot: true
+  runAsUser: 65532
+  seccompProfile:
+    type: RuntimeDefault
+securityContext:
+  allowPrivilegeEscalation: false
+  capabilities:
+    drop: [ALL]
+  readOnlyRootFilesystem: true
+{{- end }}
+
 {{/* Name of all objects of one release. The name of a Service begins with a letter and has no dot. */}}
 {{- define "sluice.name" -}}
 {{- $name := .Values.fullnameOverride | default (include "sluice.unchecked" (list .Release.Name (.Values.nameOverride | default "sluice"))) -}}
@@ -50,14 +127,14 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 
 {{/* Registry of both images, without a slash at its end. */}}
 {{- define "sluice.registry" -}}
-{{ dig "imageRegistry" "" (.Values.global | default dict) | default .Values.image.registry | default "" | trimSuffix "/" }}
+{{ .Values.global.imageRegistry | default .Values.image.registry | default "" | trimSuffix "/" }}
 {{- end }}
 
 {{/* Reference of an image. Argument: the place of its values, its registry, its values, and its tag if they have none. */}}
 {{- define "sluice.reference" -}}
 {{- $prefix := ternary "" (printf "%s/" .registry) (empty .registry) -}}
-{{- if and $prefix (hasPrefix $prefix .image.repository) -}}
-{{- fail (printf "%s.repository: %q begins with the registry %q, which is set too: remove it from the repository" .at .image.repository .registry) -}}
+{{- if and $prefix (regexMatch "^(localhost|[^/]*[.:][^/]*)/" .image.repository) -}}
+{{- fail (printf "%s.repository: %q begins with a registry, and the registry %q is set too: remove it from the repository" .at .image.repository .registry) -}}
 {{- end -}}
 {{- if .image.digest -}}
 {{ $prefix }}{{ .image.repository }}@{{ .image.digest }}
@@ -72,13 +149,11 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 
 {{/* The text that `gateway.image` was up to version 0.1.0 is a whole reference. */}}
 {{- define "sluice.gatewayImage" -}}
-{{- $image := .Values.gateway.image | default dict -}}
+{{- $image := .Values.gateway.image | default (dict "repository" "sluice-gateway") -}}
 {{- if kindIs "string" $image -}}
 {{ $image }}
 {{- else -}}
-{{- $global := dig "imageRegistry" "" (.Values.global | default dict) -}}
-{{- $registry := $global | default $image.registry | default (include "sluice.registry" .) | trimSuffix "/" -}}
-{{- $image = merge (dict) $image (dict "repository" "sluice-gateway") -}}
+{{- $registry := .Values.global.imageRegistry | default $image.registry | default (include "sluice.registry" .) | trimSuffix "/" -}}
 {{ include "sluice.reference" (dict "at" "gateway.image" "registry" $registry "image" $image "tag" (.Values.image.tag | default .Chart.AppVersion)) }}
 {{- end -}}
 {{- end }}
@@ -86,7 +161,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{/* Names of pull Secrets, separated by commas. */}}
 {{- define "sluice.pullSecrets" -}}
 {{- $names := list -}}
-{{- range concat (dig "imagePullSecrets" list (.Values.global | default dict)) (.Values.imagePullSecrets | default list) -}}
+{{- range concat (.Values.global.imagePullSecrets | default list) (.Values.imagePullSecrets | default list) -}}
 {{- if kindIs "string" . -}}
 {{- $names = append $names . -}}
 {{- else -}}
@@ -106,41 +181,17 @@ imagePullSecrets:
 {{- end }}
 
 {{- define "sluice.serviceAccount" -}}
-{{- $account := .Values.serviceAccount | default dict -}}
-{{- if dig "create" true $account -}}
+{{- $account := .Values.serviceAccount -}}
+{{- if $account.create -}}
 {{ $account.name | default (include "sluice.name" .) }}
 {{- else -}}
 {{ required "serviceAccount.create: false needs serviceAccount.name: the ServiceAccount with the operator's rights" $account.name }}
 {{- end -}}
 {{- end }}
 
-{{/*
-Security contexts. `helm upgrade --reuse-values` from a chart without these values gives none: then they are those of values.yaml, because
-the namespace may refuse pods without them.
-*/}}
-{{- define "sluice.podSecurityContext" -}}
-{{- if kindIs "invalid" .Values.podSecurityContext -}}
-{runAsGroup: 65532, runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
-{{- else -}}
-{{ toYaml .Values.podSecurityContext }}
-{{- end -}}
-{{- end }}
-
-{{- define "sluice.securityContext" -}}
-{{- if kindIs "invalid" .Values.securityContext -}}
-{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
-{{- else -}}
-{{ toYaml .Values.securityContext }}
-{{- end -}}
-{{- end }}
-
 {{- define "sluice.topologySpreadConstraints" -}}
-{{- $constraints := .Values.topologySpreadConstraints -}}
-{{- if kindIs "invalid" $constraints -}}
-{{- $constraints = list (dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway") -}}
-{{- end -}}
 {{- $selector := dict "matchLabels" (include "sluice.selectorLabels" . | fromYaml) -}}
-{{- with $constraints -}}
+{{- with .Values.topologySpreadConstraints -}}
 topologySpreadConstraints:
 {{- range . }}
 {{- $constraint := ternary . (merge (dict "labelSelector" $selector) .) (hasKey . "labelSelector") }}
@@ -180,7 +231,7 @@ spec:
   {{- . | nindent 2 }}
   {{- end }}
   securityContext:
-    {{- include "sluice.podSecurityContext" $root | nindent 4 }}
+    {{- toYaml $root.Values.podSecurityContext | nindent 4 }}
   containers:
     - name: {{ .name }}
       image: {{ .image | quote }}
@@ -191,7 +242,7 @@ spec:
         requests: {cpu: 10m, memory: 32Mi}
         limits: {memory: 64Mi}
       securityContext:
-        {{- include "sluice.securityContext" $root | nindent 8 }}
+        {{- toYaml $root.Values.securityContext | nindent 8 }}
   {{- with $root.Values.nodeSelector }}
   nodeSelector:
     {{- toYaml . | nindent 4 }}

@@ -311,7 +311,7 @@ pub struct EdgeResources {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EdgeResourceLimits {
-    /// CPU limit: cores or thousandths of one, 10m to 256, as a text or a whole number. When it is not set, there is none.
+    /// CPU limit: cores or thousandths of one, 10m to 256, as a text such as 500m, or a whole number. When it is not set, there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "cpu::<256>")]
     #[x_kube(validation = Rule::new(

@@ -96,7 +96,7 @@ pub struct Resources {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceRequests {
-    /// CPU that is reserved: cores or thousandths of one, 10m to 64, as a text or a whole number. When it is not set, 500m.
+    /// CPU that is reserved: cores or thousandths of one, 10m to 64, as a text such as 500m, or a whole number. When it is not set, 500m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "cpu::<64>")]
     #[x_kube(validation = Rule::new(
@@ -118,7 +118,7 @@ pub struct ResourceRequests {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceLimits {
-    /// CPU limit: cores or thousandths of one, 10m to 256, as a text or a whole number. When it is not set, there is none.
+    /// CPU limit: cores or thousandths of one, 10m to 256, as a text such as 500m, or a whole number. When it is not set, there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "cpu::<256>")]
     #[x_kube(validation = Rule::new(

@@ -56,6 +56,25 @@ const UNSET: &str = "global=null,nameOverride=null,fullnameOverride=null,commonL
     serviceAccount.create=null,serviceAccount.name=null,topologySpreadConstraints=null,podSecurityContext=null,\
     securityContext=null,extraArgs=null,extraEnv=null,extraVolumes=null,extraVolumeMounts=null";
 
+/// What is rendered only if it is on, and without the definitions, which take most of the time and have their own values.
+const ON: [&str; 5] = [
+    "crds.enabled=false",
+    "serviceMonitor.enabled=true",
+    "gatewayPodMonitor.enabled=true",
+    "prometheusRule.enabled=true",
+    "dashboards.enabled=true",
+];
+
+/// Values that have no default once they are `null`: what they are about is left out.
+const LEFT_OUT: [&str; 6] = [
+    "resources",
+    "kafkaClientsMax",
+    "dashboards.labels",
+    "revisionHistoryLimit",
+    "podSecurityContext.",
+    "securityContext.",
+];
+
 #[test]
 fn every_value_changes_what_is_rendered() -> Result<()> {
     let cases = Cases::read()?;
@@ -131,6 +150,37 @@ fn values_that_are_not_there_are_the_charts_own() -> Result<()> {
     Ok(())
 }
 
+/// `null` deletes a value of the chart, also one that is a map. Each then has its default, is left out, or is missed by name.
+#[test]
+fn a_value_that_is_null_has_its_default() -> Result<()> {
+    let text = std::fs::read_to_string(paths::workspace().join("charts/sluice/values.yaml"))?;
+    let values: Value = serde_saphyr::from_str(&text)?;
+    let (paths, usual) = (keys(&values, ""), on(|_| true, None)?);
+    ensure!(paths.len() > 60, "{} values", paths.len());
+    for path in &paths {
+        let below = format!("{path}.");
+        let stays = |one: &str| {
+            let is_of_null = one.starts_with(&below) || one.starts_with(&format!("{path}="));
+            !is_of_null && !(one.starts_with("crds.") && path.starts_with("crds"))
+        };
+        let found = match on(stays, Some(path.as_str())) {
+            Ok(found) => found,
+            Err(error) if error.to_string().contains("missing property") => continue,
+            Err(error) => return Err(error.context(format!("{path}=null"))),
+        };
+        if LEFT_OUT.iter().any(|key| path.starts_with(*key)) {
+            let mut others = found.iter().filter(|object| object["kind"] != "CustomResourceDefinition");
+            ensure!(!others.any(has_null), "{path}=null renders null");
+            found.iter().try_for_each(is_understood).with_context(|| format!("{path}=null"))?;
+        } else if ON.iter().all(|one| stays(one)) {
+            ensure!(found == usual, "{path}=null is not its default");
+        } else {
+            ensure!(found == on(stays, None)?, "{path}=null is not its default");
+        }
+    }
+    Ok(())
+}
+
 /// What Artifact Hub shows: the definitions and the images that the chart renders.
 #[test]
 fn annotations_name_what_there_is() -> Result<()> {
@@ -163,6 +213,35 @@ fn annotations_name_what_there_is() -> Result<()> {
         ensure!(is_link && link["name"].is_string(), "{link}");
     }
     Ok(())
+}
+
+/// What is rendered with these of [`ON`], and this value deleted.
+fn on(stays: impl Fn(&str) -> bool, null: Option<&str>) -> Result<Vec<Value>> {
+    let mut given: Vec<String> = ON.into_iter().filter(|one| stays(one)).map(str::to_owned).collect();
+    given.extend(null.map(|path| format!("{path}=null")));
+    let mut found = rendered(&["--set", &given.join(",")])?;
+    found.retain(Value::is_object);
+    Ok(found)
+}
+
+/// The paths of all values, of maps too.
+fn keys(values: &Value, below: &str) -> Vec<String> {
+    let fields = values.as_object().into_iter().flatten();
+    let found = fields.flat_map(|(key, value)| {
+        let path = format!("{below}{key}");
+        let inner = keys(value, &format!("{path}."));
+        std::iter::once(path).chain(inner)
+    });
+    found.collect()
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(all) => all.iter().any(has_null),
+        Value::Object(fields) => fields.values().any(has_null),
+        _ => false,
+    }
 }
 
 fn set(cases: &[Case]) -> Result<Vec<Value>> {

@@ -260,7 +260,11 @@ impl Probe {
         match tokio::time::timeout(timeout, answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(self.sorted(action, error)),
-            Err(_) => Err(self.unreachable(action, format!("no answer within {timeout:?}"))),
+            // Connecting has a shorter limit.
+            Err(_) => {
+                let (action, endpoint) = (action.to_owned(), self.endpoint.to_string());
+                Err(ProbeError::Silent { action, endpoint, reason: format!("no answer within {timeout:?}") })
+            }
         }
     }
 
@@ -294,12 +298,8 @@ impl Probe {
     }
 
     fn other(&self, action: &str, reason: String) -> ProbeError {
-        ProbeError::Other {
-            action: action.to_owned(),
-            endpoint: self.endpoint.to_string(),
-            code: None,
-            reason,
-        }
+        let (action, endpoint) = (action.to_owned(), self.endpoint.to_string());
+        ProbeError::Other { action, endpoint, code: None, reason }
     }
 }
 
@@ -415,6 +415,16 @@ mod tests {
         has(&line, WHOLE_PINNED);
         let (line, _) = tokio::join!(request_line(&listener), probe.execute("CREATE TABLE t"));
         has(&line, STATEMENT_PINNED);
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_does_not_answer_is_silent() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let probe = probe_of(&format!("http://{}", listener.local_addr().unwrap()));
+        let question = probe.client().query_raw("SELECT 1").execute();
+        let error = probe.within(Duration::from_millis(100), "asking", question).await.unwrap_err();
+        let words = "the server does not answer: no answer within 100ms; check for a server that hangs";
+        assert!(error.is_unanswered() && error.to_string().contains(words), "{error}");
     }
 
     #[test]

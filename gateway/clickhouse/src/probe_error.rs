@@ -8,6 +8,12 @@ pub enum ProbeError {
     /// No server answered in time: ask again later.
     #[error("{action} at {endpoint}: cannot reach the server: {reason}")]
     Unreachable { action: String, endpoint: String, reason: String },
+    /// The server, or a proxy before it, accepts connections and does not answer: ask again later.
+    #[error(
+        "{action} at {endpoint}: the server does not answer: {reason}; check for a server that hangs or has too much to do, and for a proxy \
+         without a server behind it"
+    )]
+    Silent { action: String, endpoint: String, reason: String },
     /// Something else answered, for example a proxy that cannot reach the server: ask again later.
     #[error(
         "{action} at {endpoint}: the answer is not from ClickHouse, or a proxy removes parameters of the request: {reason}"
@@ -41,7 +47,7 @@ impl ProbeError {
     /// servers may know the answer.
     pub fn is_unanswered(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Foreign { .. } | Self::Tls { .. } => true,
+            Self::Unreachable { .. } | Self::Silent { .. } | Self::Foreign { .. } | Self::Tls { .. } => true,
             Self::Other { code: Some(code), reason, .. } => {
                 // Such answers have this status, which only matters for unknown codes.
                 classify(Some(*code), 500, reason) == Class::BackPressure

@@ -5,11 +5,12 @@ use crate::{
     guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Reason, Verdict},
     table::sink::{self, NarrowMemory, Sink, shards},
 };
+use rustix::fs::{Access, access};
 use serde::Serialize;
 use sluice_clickhouse::{durability::UNKNOWN, probe_error::ProbeError, ttl::AtOnce};
 use sluice_gateway_config::{
-    CheckedConfig, ClickHouse, Commit, DeadLetter, GatewayConfig, Kafka, Layout, OnMissing, SchemaManagement,
-    Sizing,
+    CheckedConfig, ClickHouse, Commit, DeadLetter, GatewayConfig, Kafka, Layout, OnMissing, Queue, QueueMode,
+    SchemaManagement, Sizing,
     budget::{Budget, smallest_limit},
 };
 use sluice_kafka::{
@@ -19,7 +20,7 @@ use sluice_kafka::{
     retention::read_limits,
     would_make,
 };
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, path::Path, time::Duration};
 
 /// How long Kafka may take to answer for a topic.
 const KAFKA_TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,6 +53,7 @@ pub async fn check(checked: &CheckedConfig) -> Findings {
     if checked.config().delivery.commit == Commit::AfterEnqueue {
         findings.warnings.push(format!("delivery.commit AfterEnqueue: {AFTER_ENQUEUE}"));
     }
+    findings.queue(&checked.config().queue);
     let kafka = &checked.config().source.kafka;
     let topics = check_topics(kafka, &mut findings).await;
     let is_compacted = check_limits(checked.config(), &topics, &mut findings).await;
@@ -212,6 +214,15 @@ async fn check_sink(
     Ok(())
 }
 
+/// Why a gateway could not use this folder for its queue volume. Creates nothing.
+fn queue_obstacle(path: &Path) -> Option<String> {
+    match std::fs::metadata(path) {
+        Err(error) => Some(error.to_string()),
+        Ok(found) if !found.is_dir() => Some("it is not a folder".to_owned()),
+        Ok(_) => access(path, Access::WRITE_OK | Access::EXEC_OK).err().map(|error| error.to_string()),
+    }
+}
+
 fn may_create(management: SchemaManagement) -> bool {
     matches!(management, SchemaManagement::CreateIfMissing | SchemaManagement::Evolve)
 }
@@ -249,6 +260,20 @@ impl Findings {
     fn of(budget: &Budget) -> Self {
         let memory_budget = budget.parts().map(|(part, bytes)| Part { part, bytes: bytes.get() }).into();
         Self { memory_budget, found: Vec::new(), warnings: Vec::new(), problems: Vec::new() }
+    }
+
+    /// Adds whether the queue volume is there. It is a warning, because a person may check a config where no gateway runs.
+    fn queue(&mut self, Queue { mode, path, .. }: &Queue) {
+        if *mode == QueueMode::Disabled {
+            return;
+        }
+        match queue_obstacle(Path::new(path)) {
+            None => self.found.push(format!("the queue volume {path} can be written")),
+            Some(why) => self.warnings.push(format!(
+                "queue.path: {path} cannot be used as queue volume ({why}), and with queue.mode Spill a gateway does not start without it: \
+                 mount it there with write access for this user, or set queue.mode Disabled"
+            )),
+        }
     }
 
     /// Adds rules of the table's TTL that act on new rows at once. A gateway inserts such rows, so that is a warning and no problem; it may
@@ -346,6 +371,31 @@ mod tests {
             );
             assert!(text.contains(&line), "{text}");
             assert!(!text.contains("ok       delivery"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_queue_folder_that_is_not_there_is_named() {
+        let volume = crate::volume::test_volume::Volume::new("check");
+        let file = volume.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let text = |mode, path: &Path| {
+            let mut findings = Findings::of(&budgets().next().unwrap().1);
+            findings.queue(&Queue { mode, path: path.display().to_string(), max_bytes: None });
+            assert!(findings.problems.is_empty());
+            findings.to_string()
+        };
+        let there = text(QueueMode::Spill, volume.path());
+        assert!(
+            there.contains(&format!("\nok       the queue volume {} can", volume.path().display())),
+            "{there}"
+        );
+        for (path, why) in [(volume.path().join("none"), "No such file"), (file, "it is not a folder")] {
+            let found = text(QueueMode::Spill, &path);
+            let words =
+                format!("\nwarning  queue.path: {} cannot be used as queue volume ({why}", path.display());
+            assert!(found.contains(&words), "{found}");
+            assert!(!text(QueueMode::Disabled, &path).contains("queue volume"));
         }
     }
 

@@ -77,7 +77,8 @@ impl Watch {
         }
         self.metrics.rows_deduplicated.inc_by(rows);
         if rows > 0 {
-            tracing::info!(
+            // It loses nothing after a retry. If a person deleted the rows and reset the offsets, they stay missing.
+            tracing::warn!(
                 rows,
                 "ClickHouse dropped rows whose block tokens it knows: it has stored them before. Rows that were deleted since are not \
                  stored again; how to store them: gateway/DELIVERY.md, \"To store rows again\""
@@ -91,9 +92,10 @@ fn remedy(error: &ProbeError) -> &'static str {
     match error {
         ProbeError::UnknownTable { .. } => "enable part_log in the server's configuration",
         ProbeError::Refused { .. } => "GRANT SELECT ON system.part_log to the gateway's user",
-        ProbeError::Unreachable { .. } | ProbeError::Foreign { .. } | ProbeError::Tls { .. } => {
-            "it counts them when the server answers"
-        }
+        ProbeError::Unreachable { .. }
+        | ProbeError::Silent { .. }
+        | ProbeError::Foreign { .. }
+        | ProbeError::Tls { .. } => "it counts them when the server answers",
         ProbeError::UnknownDatabase { .. } | ProbeError::Other { .. } => {
             "the server cannot read system.part_log"
         }

@@ -182,6 +182,7 @@ impl Sink {
             match self.mend(probe, management, &mut report, tell).await {
                 Err(Error::Probe(
                     error @ (ProbeError::Unreachable { .. }
+                    | ProbeError::Silent { .. }
                     | ProbeError::Foreign { .. }
                     | ProbeError::Tls { .. }),
                 )) => {

@@ -44,6 +44,12 @@ const IN_HANDSHAKE: &str = "SSL handshake failed";
 const CLOSED: &str = "Disconnected";
 /// librdkafka's name for log lines about connections that ended.
 const FAILED: &str = "FAIL";
+/// What librdkafka says of a listener that takes longer than `socket.connection.setup.timeout.ms`, before the state of the connection.
+const SETUP_SLOW: &str = "Connection setup timed out in state ";
+/// The state of a connection that no listener has accepted.
+const NOT_ACCEPTED: &str = "CONNECT";
+/// What librdkafka says if that time is longer than its own limit for the first request.
+const REQUEST_SLOW: &str = "ApiVersionRequest failed: Local: Timed out";
 
 /// A failed request to Kafka.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +64,7 @@ pub enum Error {
     #[error("cannot connect to Kafka at {brokers}: {reason}")]
     Refused {
         brokers: String,
-        /// librdkafka's code: TLS, authentication, or a connection that the broker closed.
+        /// librdkafka's code: TLS, authentication, or a connection that the broker closed or did not answer.
         code: RDKafkaErrorCode,
         reason: String,
     },
@@ -121,7 +127,7 @@ pub struct Position {
     pub end: Option<i64>,
 }
 
-/// Drops librdkafka's log lines but those of closed connections, since a request returns its error too. It keeps the reason of a failed connection:
+/// Drops librdkafka's log lines but those of connections that ended, since a request returns its error too. It keeps the reason of a failed connection:
 /// the request itself only returns "timed out".
 #[derive(Default)]
 struct Silent {
@@ -133,22 +139,26 @@ impl Silent {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A broker has closed a connection. That hides nothing that another one has refused.
-    fn note_closed(&self, reason: &str) {
-        let code = RDKafkaErrorCode::BrokerTransportFailure;
+    /// A broker has closed a connection, or does not answer on it. That hides nothing that another one has refused.
+    fn note_ended(&self, code: RDKafkaErrorCode, reason: &str) {
         let mut refused = self.refused();
-        if refused.as_ref().is_none_or(|before| before.code == code || !before.is_recent()) {
+        if refused.as_ref().is_none_or(|before| is_of_no_answer(before.code) || !before.is_recent()) {
             *refused = Some(Refusal::now(code, reason, refused.take()));
         }
     }
 }
 
 impl ClientContext for Silent {
-    /// A closed connection is no error for librdkafka: it connects again.
+    /// Such a connection is no error for librdkafka: it connects again.
     fn log(&self, _level: RDKafkaLogLevel, facility: &str, message: &str) {
-        if facility == FAILED && message.contains(CLOSED) {
-            let (_, reason) = message.split_once("]: ").unwrap_or(("", message));
-            self.note_closed(reason);
+        if facility != FAILED {
+            return;
+        }
+        let (_, reason) = message.split_once("]: ").unwrap_or(("", message));
+        if is_silence(reason) {
+            self.note_ended(RDKafkaErrorCode::OperationTimedOut, reason);
+        } else if reason.contains(CLOSED) {
+            self.note_ended(RDKafkaErrorCode::BrokerTransportFailure, reason);
         }
     }
 
@@ -159,11 +169,13 @@ impl ClientContext for Silent {
                 let mut refused = self.refused();
                 *refused = Some(Refusal::now(code, reason, refused.take()));
             }
-            Some(BrokerTransportFailure) if reason.contains(IN_HANDSHAKE) => self.note_closed(reason),
+            Some(code @ BrokerTransportFailure) if reason.contains(IN_HANDSHAKE) => {
+                self.note_ended(code, reason);
+            }
             // It cannot be connected to any more.
             Some(BrokerTransportFailure) => {
                 let mut refused = self.refused();
-                *refused = refused.take().filter(|before| before.code != BrokerTransportFailure);
+                *refused = refused.take().filter(|before| !is_of_no_answer(before.code));
             }
             _ => {}
         }
@@ -295,6 +307,17 @@ impl Client {
             }
         }
     }
+}
+
+/// Whether a connection ended without an answer of the broker: it closed the connection, or was silent.
+fn is_of_no_answer(code: RDKafkaErrorCode) -> bool {
+    matches!(code, RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::OperationTimedOut)
+}
+
+/// Whether a listener accepted a connection and did not answer on it.
+fn is_silence(reason: &str) -> bool {
+    let state = reason.split_once(SETUP_SLOW).map(|(_, rest)| rest.split(' ').next().unwrap_or_default());
+    state.map_or_else(|| reason.contains(REQUEST_SLOW), |state| state != NOT_ACCEPTED)
 }
 
 /// Whether librdkafka knows a setting and accepts this value.

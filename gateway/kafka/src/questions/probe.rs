@@ -30,6 +30,15 @@ const EVENTS_WAIT: Duration = Duration::from_millis(20);
 /// What librdkafka says when a broker closes a connection: one that wants TLS, or a login, closes it at the first request.
 const CLOSED: &str = "Disconnected";
 
+/// What librdkafka says of a listener that accepts a connection and does not answer on it; [`NOT_ACCEPTED`] is the exception.
+const SILENT: &str = "Connection setup timed out in state ";
+
+/// What it says of a connection that no listener has accepted.
+const NOT_ACCEPTED: &str = "Connection setup timed out in state CONNECT";
+
+/// How long the setup of a connection may take, and its property. Chosen: librdkafka's 30 s are longer than a question.
+const SETUP_TIMEOUT: (&str, &str) = ("socket.connection.setup.timeout.ms", "3000");
+
 /// librdkafka's name for log lines about connections that ended.
 const FAILED: &str = "FAIL";
 
@@ -83,7 +92,7 @@ struct Said {
 impl ClientContext for Connections {
     fn log(&self, _level: RDKafkaLogLevel, facility: &str, message: &str) {
         // It is no error for librdkafka: it connects again.
-        if facility == FAILED && message.contains(CLOSED) {
+        if facility == FAILED && (message.contains(CLOSED) || is_silence(message)) {
             let (_, reason) = message.split_once("]: ").unwrap_or(("", message));
             let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             said.last = Some(reason.to_owned());
@@ -176,11 +185,15 @@ impl Question<'_> {
         let advice = self.kafka.tls.is_some().then(|| ConnectionProblem::Tls.advice(self.kafka));
         let is_plain = self.kafka.tls.is_none() || self.kafka.sasl.is_none();
         let is_closed = last.as_ref().is_some_and(|last| last.contains(CLOSED));
+        let is_silent = last.as_ref().is_some_and(|last| is_silence(last));
+        let silent = is_silent.then(|| {
+            "a listener accepts connections and does not answer: check for a broker that hangs, a proxy without a broker, or a listener of another protocol".to_owned()
+        });
         let wants = (is_plain && is_closed).then(|| {
             "a broker accepts connections and closes them: check whether its listener wants source.kafka.tls or source.kafka.sasl".to_owned()
         });
-        let said =
-            last.into_iter().chain(advice).chain(wants).fold(String::new(), |said, text| said + "; " + &text);
+        let all = last.into_iter().chain(advice).chain(wants).chain(silent);
+        let said = all.fold(String::new(), |said, text| said + "; " + &text);
         ProbeError::Unreachable {
             brokers: brokers(self.kafka),
             topic: self.topic.to_owned(),
@@ -216,6 +229,11 @@ pub async fn would_make(
     }
 }
 
+/// Whether a listener accepted a connection and did not answer on it.
+fn is_silence(message: &str) -> bool {
+    message.contains(SILENT) && !message.contains(NOT_ACCEPTED)
+}
+
 /// Whether the broker has named its mechanisms, and has none.
 fn takes_no_login(reason: &str) -> bool {
     let mechanisms = reason.split_once("supported mechanisms:").map(|(_, mechanisms)| mechanisms);
@@ -225,6 +243,7 @@ fn takes_no_login(reason: &str) -> bool {
 
 fn client_config(kafka: &Kafka) -> Result<ClientConfig, SecretFileError> {
     let mut config = ClientConfig::new();
+    config.set(SETUP_TIMEOUT.0, SETUP_TIMEOUT.1);
     for (name, value) in probe_settings(kafka)? {
         config.set(name, value);
     }
@@ -265,6 +284,18 @@ mod tests {
         (kafka.bootstrap_servers, kafka.tls, kafka.sasl) = (vec![address], None, None);
         let closed = probe_topics(&kafka, Duration::from_secs(2)).unwrap_err().to_string();
         assert!(closed.contains("check whether its listener wants source.kafka.tls or"), "{closed}");
+    }
+
+    #[test]
+    fn a_listener_that_does_not_answer_is_told() {
+        // The system accepts its connections.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut kafka = kafka();
+        kafka.bootstrap_servers = vec![listener.local_addr().unwrap().to_string()];
+        (kafka.tls, kafka.sasl) = (None, None);
+        let silent = probe_topics(&kafka, Duration::from_secs(5)).unwrap_err().to_string();
+        assert!(silent.contains("a listener accepts connections and does not answer"), "{silent}");
+        assert!(!is_silence("Connection setup timed out in state CONNECT (after 3001ms in state CONNECT)"));
     }
 
     #[test]

@@ -69,8 +69,8 @@ fn value(letter: &Found) -> String {
         (Some(value), Some(Format::OtlpProto)) => {
             let decoded = decoded(value);
             // A value that cannot be read is also printed as bytes.
-            let bytes = if decoded.contains("cannot be read") { bytes(value) } else { String::new() };
-            decoded + &bytes
+            let is_read = !decoded.contains("cannot be read");
+            if is_read { decoded } else { decoded + not_protobuf(value) + &bytes(value) }
         }
         (Some(value), _) => match std::str::from_utf8(value) {
             Ok(text) => {
@@ -87,6 +87,23 @@ fn value(letter: &Found) -> String {
 /// A message in protobuf as text, without its frame.
 fn decoded(value: &[u8]) -> String {
     span_text::of_message(framing::payload(value, Format::OtlpProto).unwrap_or(value))
+}
+
+/// What a value is that is no protobuf: what its producer writes instead.
+fn not_protobuf(value: &[u8]) -> &'static str {
+    let is_control = |char: char| char.is_control() && !char.is_whitespace();
+    let Some(text) = std::str::from_utf8(value).ok().filter(|text| !text.contains(is_control)) else {
+        return "";
+    };
+    match text.trim_start().chars().next() {
+        None => "",
+        Some('{' | '[') => {
+            "  the value looks like JSON: if the producer writes OTLP in JSON, set source.kafka.format: OtlpJson\n"
+        }
+        Some(_) => {
+            "  the value is text, neither protobuf nor JSON of OTLP: check what writes to this topic\n"
+        }
+    }
 }
 
 /// Bytes in lines, as hexadecimal digits and as text.
@@ -139,6 +156,20 @@ mod tests {
         );
         let long = bytes(&[7; PRINTED_BYTES_MAX + 1]);
         assert!(long.ends_with("  … 1 bytes more (--json prints all)\n"), "{long}");
+    }
+
+    #[test]
+    fn a_value_that_is_text_is_told() {
+        for (value, words) in [
+            (b"hello world".as_slice(), "is text, neither protobuf nor JSON"),
+            (b" {\"resourceSpans\":[]}", "looks like JSON"),
+            (b"\x0a\x00span", ""),
+            (b"\xff\xfe", ""),
+            (b"", ""),
+        ] {
+            let told = not_protobuf(value);
+            assert!(told.contains(words) && told.is_empty() == words.is_empty(), "{told}");
+        }
     }
 
     #[test]

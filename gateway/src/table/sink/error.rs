@@ -116,6 +116,7 @@ impl Error {
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Probe(ProbeError::Unreachable { .. } | ProbeError::Foreign { .. }) => Some("Unreachable"),
+            Self::Probe(ProbeError::Silent { .. }) => Some("Timeout"),
             Self::Probe(ProbeError::Tls { .. }) => Some("TlsFailed"),
             Self::Probe(ProbeError::Refused { .. })
             | Self::Grant { .. }
@@ -192,6 +193,16 @@ mod tests {
     fn other(code: u32, reason: &str) -> ProbeError {
         let (action, endpoint) = ("testing the settings of an INSERT".into(), "http://c:8123".into());
         ProbeError::Other { action, endpoint, code: Some(code), reason: reason.into() }
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_not_one_that_cannot_be_reached() {
+        let of = |error| Error::Probe(error).reason();
+        let words = || ("asking".to_owned(), "http://c:8123".to_owned(), "none".to_owned());
+        let (action, endpoint, reason) = words();
+        assert_eq!(of(ProbeError::Silent { action, endpoint, reason }), Some("Timeout"));
+        let (action, endpoint, reason) = words();
+        assert_eq!(of(ProbeError::Unreachable { action, endpoint, reason }), Some("Unreachable"));
     }
 
     #[test]

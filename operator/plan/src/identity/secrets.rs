@@ -9,7 +9,7 @@ use crate::{
     ground::hash,
     names::secret_volume,
     observed::{KeptVersion, KeptVersions, SecretSeen, Secrets},
-    pipeline::connections::{located, reference, where_it_stands},
+    pipeline::connections::located,
 };
 use sluice_crds::{KeyUse, NamedSecret, SecretUse, Side, TracePipelineSpec, UsedKey, status::reason};
 
@@ -45,23 +45,25 @@ pub(crate) fn mounted(
 }
 
 fn of_one(named: NamedSecret<'_>, spec: &TracePipelineSpec, seen: &Secrets) -> Result<Mounted, Unusable> {
-    let whose = where_it_stands(reference(spec, named.of.side()));
-    let unusable = |reason, message: String| Err(Unusable { reason, message: message + &whose });
+    let unusable = |reason, message| Err(Unusable { reason, message });
     let (of, name, seen) = (named.of, named.name, seen.get(&named.of));
+    let field = located(spec, of.field());
     match seen {
         Some(SecretSeen::Present { version, object }) => {
             let version = KeptVersion { version: version.clone(), object: object.clone() };
             Ok(Mounted { of, secret: name.to_owned(), keys: named.keys, version })
         }
         Some(SecretSeen::Missing) => {
-            unusable(reason::SECRET_MISSING, format!("the Secret {name:?} does not exist"))
+            let message = format!("the Secret {name:?} does not exist ({field}): create it, or name another");
+            unusable(reason::SECRET_MISSING, message)
         }
         Some(SecretSeen::KeysMissing { keys, found }) => {
             let message = incomplete(|field| located(spec, field), (of, name), keys, found);
-            Err(Unusable { reason: reason::SECRET_INCOMPLETE, message })
+            unusable(reason::SECRET_INCOMPLETE, message)
         }
         None => {
-            unusable(reason::NOT_PROBED, format!("the operator has not looked for the Secret {name:?} yet"))
+            let message = format!("the operator has not looked for the Secret {name:?} yet ({field})");
+            unusable(reason::NOT_PROBED, message)
         }
     }
 }

@@ -76,10 +76,11 @@ pub struct SchemaFailure {
 }
 
 /// Reasons that the Job may name; any other becomes `JobFailed`.
-const NAMED: [&str; 8] = [
+const NAMED: [&str; 9] = [
     reason::AUTH_FAILED,
     reason::TLS_FAILED,
     reason::UNREACHABLE,
+    reason::TIMEOUT,
     reason::DATABASE_MISSING,
     reason::TABLE_MISSING,
     reason::COLUMN_MISMATCH,
@@ -331,6 +332,7 @@ mod tests {
         for (said, reason, message) in [
             (r#"{"reason": "AuthFailed", "message": "wrong password"}"#, "AuthFailed", "wrong password"),
             (r#"{"reason": "SchemaDiffers", "message": "TTL is none"}"#, "SchemaDiffers", "TTL is none"),
+            (r#"{"reason": "Timeout", "message": "no answer"}"#, "Timeout", "no answer"),
             (
                 r#"{"reason": "ServersNotReached", "message": "not reached: b"}"#,
                 "ServersNotReached",

@@ -136,7 +136,7 @@ pub(crate) fn where_it_stands(reference: Option<&ConnectionRef>) -> String {
 }
 
 /// The reference of one side; the edge's clients have none.
-pub(crate) fn reference(spec: &TracePipelineSpec, side: Side) -> Option<&ConnectionRef> {
+fn reference(spec: &TracePipelineSpec, side: Side) -> Option<&ConnectionRef> {
     match side {
         Side::Source => spec.source.kafka.connection_ref.as_ref(),
         Side::Sink => spec.sink.clickhouse.connection_ref.as_ref(),

@@ -8,7 +8,7 @@ use k8s_openapi::{
 };
 use sluice_crds::TracePipelineSpec;
 use sluice_gateway_config::Violations;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Who may connect to the admin port, who may send OTLP to the edge, and which servers pods may connect to. An empty list is everybody, and every server.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,6 +30,9 @@ impl NetworkPeers {
             for peer in peers {
                 check(peer, &format!("spec.networkPolicy.{field}"), found);
             }
+        }
+        if rules.enabled {
+            check_families(&rules.egress_to, spec, found);
         }
         let kept = |peers: Vec<NetworkPolicyPeer>| peers.into_iter().map(as_kept).collect();
         rules.enabled.then(|| Self {
@@ -57,6 +60,31 @@ fn check(peer: &NetworkPolicyPeer, at: &str, found: &mut Violations) {
             format!("except {text:?} is not a part of {cidr:?}: name a smaller range of addresses within it")
         });
     }
+}
+
+/// Adds the servers that `egressTo` cannot allow: their address is of IPv4, and all peers are ranges of IPv6, or the other way round. A server
+/// with a name may have addresses of both.
+fn check_families(peers: &[NetworkPolicyPeer], spec: &TracePipelineSpec, found: &mut Violations) {
+    let of_range = |peer: &NetworkPolicyPeer| peer.ip_block.as_ref()?.cidr.parse::<IpNet>().ok();
+    let ranges: Option<Vec<IpNet>> = peers.iter().map(of_range).collect();
+    let Some(ranges) = ranges.filter(|ranges| !ranges.is_empty()) else { return };
+    let (kafka, sink) = (&spec.source.kafka, &spec.sink.clickhouse);
+    let brokers = kafka.bootstrap_servers.iter().map(|server| ("source.kafka.bootstrapServers", server));
+    let endpoints = sink.endpoints.iter().chain(sink.shards.iter().flat_map(|shard| &shard.endpoints));
+    for (field, server) in brokers.chain(endpoints.map(|server| ("sink.clickhouse", server))) {
+        let Some(address) = address_of(server) else { continue };
+        let is_of_family = |range: &IpNet| range.addr().is_ipv4() == address.is_ipv4();
+        let (its, other) = if address.is_ipv4() { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
+        found.add_if(!ranges.iter().any(is_of_family), "spec.networkPolicy.egressTo", || {
+            format!("{server:?} of {field} is an address of {its}, and every ipBlock is of {other}: add one of {its}")
+        });
+    }
+}
+
+/// The address of a broker or an endpoint that has one instead of a name.
+fn address_of(server: &str) -> Option<IpAddr> {
+    let server = server.split_once("://").map_or(server, |(_, rest)| rest);
+    server.trim_end_matches('/').parse::<SocketAddr>().ok().map(|address| address.ip())
 }
 
 /// The range of addresses that a text names, or adds that it names none.
@@ -139,6 +167,34 @@ mod tests {
             ),
         ] {
             assert_eq!(json!(as_kept(peer(sent))), kept);
+        }
+    }
+
+    #[test]
+    fn a_server_of_the_other_family_than_all_ranges_is_a_violation() {
+        let spec = |broker: &str, peers: Value| -> TracePipelineSpec {
+            serde_json::from_value(json!({
+                "source": {"kafka": {"bootstrapServers": [broker], "topics": ["spans"]}},
+                "sink": {"clickhouse": {"endpoints": ["http://10.0.0.1:8123/", "http://clickhouse:8123"]}},
+                "networkPolicy": {"egressTo": peers},
+            }))
+            .unwrap()
+        };
+        let (v4, v6) = (json!({"ipBlock": {"cidr": "10.0.0.0/8"}}), json!({"ipBlock": {"cidr": "::/0"}}));
+        let pods = json!({"podSelector": {}});
+        for (broker, peers, servers) in [
+            ("[2001:db8::1]:9092", json!([v4]), vec!["[2001:db8::1]:9092"]),
+            ("kafka:9092", json!([v6]), vec!["http://10.0.0.1:8123/"]),
+            ("10.0.0.2:9092", json!([v6]), vec!["10.0.0.2:9092", "http://10.0.0.1:8123/"]),
+            ("[2001:db8::1]:9092", json!([v4, v6]), vec![]),
+            ("[2001:db8::1]:9092", json!([v4, pods]), vec![]),
+            ("[2001:db8::1]:9092", json!([]), vec![]),
+        ] {
+            let mut found = Violations::default();
+            NetworkPeers::of(&spec(broker, peers.clone()), &mut found).unwrap();
+            let words = found.to_string();
+            assert_eq!(words.matches("every ipBlock is of").count(), servers.len(), "{peers}: {words}");
+            assert!(servers.iter().all(|server| words.contains(&format!("{server:?} of s"))), "{words}");
         }
     }
 

@@ -170,7 +170,9 @@ pub(super) fn of_schema(pipeline: &TracePipeline, observed: &Observed, failure: 
             let words = with_secret(pipeline, observed, SecretUse::ClickHouseUser, &failure.message);
             words + &where_it_stands(named)
         }
-        reason::UNREACHABLE | reason::TLS_FAILED => failure.message.clone() + &where_it_stands(named),
+        reason::UNREACHABLE | reason::TIMEOUT | reason::TLS_FAILED => {
+            failure.message.clone() + &where_it_stands(named)
+        }
         _ => failure.message.clone(),
     }
 }

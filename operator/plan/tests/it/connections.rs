@@ -149,7 +149,9 @@ fn what_is_wrong_is_named_where_it_stands() {
         other => panic!("{other:?}"),
     };
     assert!(
-        words(&missing).ends_with("does not exist (from the TraceConnection \"main\")"),
+        words(&missing).contains(
+            "does not exist (spec.kafka.sasl.secretRef of the TraceConnection \"main\"): create it"
+        ),
         "{}",
         words(&missing)
     );

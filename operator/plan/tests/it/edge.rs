@@ -343,7 +343,7 @@ fn a_person_is_told_what_keeps_the_edge_and_the_pipeline_is_ready_while_one_pod_
             None,
             ("False", "SecretMissing"),
             "EdgeNotReady",
-            "the Secret \"edge-clients\" does not exist",
+            "the Secret \"edge-clients\" does not exist (spec.edge.",
         ),
         (
             Some(seen(3)),

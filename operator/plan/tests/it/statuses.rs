@@ -302,6 +302,7 @@ fn a_sink_that_is_not_as_it_must_be_is_waited_for() {
         (secret(SecretSeen::Missing), "False/SecretMissing", "True/Ok"),
         (secret(lacking(KeyUse::Password)), "False/SecretIncomplete", "True/Ok"),
         (failed("AuthFailed"), "False/AuthFailed", "False/AuthFailed"),
+        (failed("Timeout"), "False/Timeout", "False/Timeout"),
         (failed("TableMissing"), "True/Ok", "False/TableMissing"),
         (failed("ColumnMismatch"), "True/Ok", "False/ColumnMismatch"),
         (failed("JobFailed"), "Unknown/JobFailed", "False/JobFailed"),

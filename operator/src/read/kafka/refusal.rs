@@ -19,7 +19,7 @@ const REFUSED_SECONDS_MAX: u64 = 60;
 pub(super) struct Refusal {
     /// When librdkafka last reported it.
     pub at: Instant,
-    /// TLS, authentication, or a connection that the broker closed.
+    /// TLS, authentication, or a connection that the broker closed or did not answer.
     pub code: RDKafkaErrorCode,
     /// librdkafka's text without its varying end.
     pub reason: String,

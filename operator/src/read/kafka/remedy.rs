@@ -31,6 +31,9 @@ fn to_check(error: &Error, failure: SourceFailure) -> &'static str {
         (_, SourceFailure::Unreachable) if error.is_closed() => {
             "whether the listener wants source.kafka.tls or source.kafka.sasl: a broker accepts connections there and closes them"
         }
+        (Error::Refused { .. }, SourceFailure::Timeout) => {
+            "what listens there: it accepts connections and does not answer, as a broker that hangs, a proxy without a broker, or a listener of another protocol"
+        }
         (_, SourceFailure::Timeout) => "the brokers, and whether a firewall drops the operator's packets",
         (_, SourceFailure::Unreachable) => {
             "source.kafka.bootstrapServers, DNS and network policies: the operator's own pod must reach the brokers"
@@ -179,6 +182,16 @@ mod tests {
         };
         let said = words(&closed, SourceFailure::Unreachable, "a:9092");
         assert!(said.contains("check whether the listener wants source.kafka.tls or"), "{said}");
+        let silent = Error::Refused {
+            brokers: "a:9092".into(),
+            code: RDKafkaErrorCode::OperationTimedOut,
+            reason: "a:9092/bootstrap: Connection setup timed out in state APIVERSION_QUERY".into(),
+        };
+        let said = words(&silent, SourceFailure::Timeout, "a:9092");
+        assert!(
+            said.contains("a:9092/bootstrap: ") && said.contains("accepts connections and does not"),
+            "{said}"
+        );
         for (mechanisms, expected) in
             [("  ", "which takes no logins"), (" PLAIN", "the credentials and source.kafka.sasl.mechanism")]
         {

@@ -145,25 +145,42 @@ fn a_connection_that_comes_to_nothing_is_told_in_the_same_words_each_time() {
     let closes = |stream: &mut TcpStream| {
         stream.shutdown(Shutdown::Both).ok();
     };
-    let cut = RDKafkaErrorCode::BrokerTransportFailure;
-    for (tls, speaks, code, is_cut, reason) in [
+    let (cut, late) = (RDKafkaErrorCode::BrokerTransportFailure, RDKafkaErrorCode::OperationTimedOut);
+    let is_silent = |_: &mut TcpStream| {};
+    let cases = [
         (json!({}), answers as fn(&mut TcpStream), RDKafkaErrorCode::SSL, false, "SSL handshake failed"),
         (json!({}), closes, cut, true, "SSL handshake failed"),
         // As one that wants TLS, or a login.
         (json!(null), closes, cut, false, "Disconnected"),
-    ] {
-        let spec = json!({"bootstrapServers": [without_tls(speaks)], "topics": ["spans"], "tls": tls});
-        let spec = serde_json::from_value(spec).unwrap();
-        let security = KafkaSecurity::of(&spec, &KafkaSecrets::new(), &OwnLogins::default()).unwrap();
-        let client = Client::new(&Cluster::of(&spec, security), "one").unwrap();
-        let asked = || client.partitions("spans", Instant::now() + Duration::from_secs(2)).unwrap_err();
-        let found = [asked(), asked()];
-        assert_eq!(found[0].to_string(), found[1].to_string());
-        assert_eq!((found[0].code(), found[0].is_cut_handshake()), (Some(code), is_cut), "{found:?}");
-        assert_eq!(found[0].is_closed(), code == cut, "{found:?}");
-        assert!(found[0].to_string().contains(reason), "{found:?}");
-        assert!(!found[0].to_string().contains("ms in state"), "{found:?}");
-    }
+        // As a load balancer without a broker behind it.
+        (json!({}), is_silent, late, false, "timed out in state SSL_HANDSHAKE"),
+        (json!(null), is_silent, late, false, "timed out in state APIVERSION_QUERY"),
+    ];
+    std::thread::scope(|scope| {
+        for (tls, speaks, code, is_cut, reason) in cases {
+            scope.spawn(move || {
+                let client = client_of(&without_tls(speaks), &tls);
+                let asked =
+                    || client.partitions("spans", Instant::now() + Duration::from_secs(3)).unwrap_err();
+                let found = [asked(), asked()];
+                assert_eq!(found[0].to_string(), found[1].to_string());
+                assert_eq!((found[0].code(), found[0].is_cut_handshake()), (Some(code), is_cut), "{found:?}");
+                assert_eq!(found[0].is_closed(), code == cut, "{found:?}");
+                assert!(found[0].to_string().contains(reason), "{found:?}");
+                assert!(!found[0].to_string().contains("ms in state"), "{found:?}");
+            });
+        }
+    });
+}
+
+/// A client that waits for a connection as shortly as librdkafka allows.
+fn client_of(address: &str, tls: &serde_json::Value) -> Client {
+    let properties = json!({"socket.connection.setup.timeout.ms": "1000"});
+    let spec =
+        json!({"bootstrapServers": [address], "topics": ["spans"], "tls": tls, "properties": properties});
+    let spec = serde_json::from_value(spec).unwrap();
+    let security = KafkaSecurity::of(&spec, &KafkaSecrets::new(), &OwnLogins::default()).unwrap();
+    Client::new(&Cluster::of(&spec, security), "one").unwrap()
 }
 
 /// The address of a listener that speaks no TLS, and does this with each connection once it has read.
@@ -182,6 +199,28 @@ fn without_tls(speaks: fn(&mut TcpStream)) -> String {
         }
     });
     address
+}
+
+#[test]
+fn a_listener_that_accepted_no_connection_is_not_silent() {
+    for (reason, expected) in [
+        (
+            "a:9092/bootstrap: Connection setup timed out in state APIVERSION_QUERY (after 3001ms in state X)",
+            true,
+        ),
+        ("a:9092/bootstrap: Connection setup timed out in state AUTH_HANDSHAKE", true),
+        (
+            "a:9092/bootstrap: ApiVersionRequest failed: Local: Timed out: probably due to broker version",
+            true,
+        ),
+        (
+            "a:9092/bootstrap: Connection setup timed out in state CONNECT (after 3001ms in state CONNECT)",
+            false,
+        ),
+        ("a:9092/bootstrap: Disconnected (after 1ms in state APIVERSION_QUERY)", false),
+    ] {
+        assert_eq!(is_silence(reason), expected, "{reason}");
+    }
 }
 
 #[test]
