@@ -77,8 +77,7 @@ impl Watch {
         }
         self.metrics.rows_deduplicated.inc_by(rows);
         if rows > 0 {
-            // It loses nothing after a retry. If a person deleted the rows and reset the offsets, they stay missing.
-            tracing::warn!(
+            tracing::info!(
                 rows,
                 "ClickHouse dropped rows whose block tokens it knows: it has stored them before. Rows that were deleted since are not \
                  stored again; how to store them: gateway/DELIVERY.md, \"To store rows again\""
