@@ -12,6 +12,7 @@ use crate::{
     pipeline::Intent,
     planned::{Plan, Planned, Waiting},
     status::{
+        derived::whole_mib,
         edge, messages, readers, silent,
         verdict::{self, Verdict},
         volumes,
@@ -19,7 +20,7 @@ use crate::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::{Idle, RolloutState, ScalingMode, TracePipeline, status::reason};
-use sluice_gateway_config::Violations;
+use sluice_gateway_config::{ByteSize, Violations};
 
 /// Message of `Stalled` while it is false.
 pub(super) const NOT_STALLED: &str = "nothing waits for an edit of the spec";
@@ -396,11 +397,27 @@ fn running(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> String
         _ => String::new(),
     };
     format!(
-        "{} {} {}{limited}",
+        "{} {} {}{limited}{}",
         plural(replicas, "gateway"),
         form(replicas, "reads", "read"),
-        plural(partitions, "partition")
+        plural(partitions, "partition"),
+        lowered(plan, observed).unwrap_or_default()
     )
+}
+
+/// Gateways whose pods have a lower memory limit than planned. They run, with less room for blocks.
+fn lowered(plan: &Plan, observed: &Observed) -> Option<String> {
+    let planned = plan.config().config().memory.limit;
+    let gateways = observed.workload.iter().flat_map(|seen| &seen.gateways);
+    let lowered = gateways.filter_map(|gateway| {
+        let limit = gateway.memory.limit_bytes.filter(|limit| *limit < planned.get())?;
+        Some(format!("{} has {}", gateway.name, whole_mib(ByteSize::bytes(limit))))
+    });
+    let pods = named(lowered.collect())?;
+    Some(format!(
+        "; a webhook, such as a VerticalPodAutoscaler, has lowered memory limits below {}, so that blocks have less room: {pods}",
+        whole_mib(planned)
+    ))
 }
 
 /// So many of all gateways, with what they are.

@@ -137,6 +137,29 @@ fn a_workload_of_another_plan_is_about_to_be_changed() {
 }
 
 #[test]
+fn a_pod_whose_memory_limit_was_lowered_is_named() {
+    let pod = |limit: &str| -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": "demo-gateway-1"},
+            "spec": {"containers": [{"name": "gateway", "resources": {"limits": {"memory": limit}}}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }))
+        .unwrap()
+    };
+    let words = |limit| {
+        let (pipeline, facts) = running(&json!({}), &[pod(limit)]);
+        let status = said(&pipeline, &facts);
+        assert_eq!(summary_of(&status), "True/Running", "it has less room, and rows flow");
+        condition(&status, "Ready").message.clone()
+    };
+    for enough in ["256Mi", "320Mi"] {
+        assert_eq!(words(enough), "3 gateways read 12 partitions");
+    }
+    let lowered = words("192Mi");
+    assert!(lowered.contains("below 256Mi,") && lowered.ends_with(": demo-gateway-1 has 192Mi"), "{lowered}");
+}
+
+#[test]
 fn pods_in_trouble_are_named_and_counted() {
     let pods: Vec<Pod> = (0..5)
         .map(|ordinal| {
