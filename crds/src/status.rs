@@ -277,7 +277,7 @@ pub mod reason {
     pub const SOURCE_UNAVAILABLE: &str = "SourceUnavailable";
     /// ClickHouse, its table or the credentials are not as they must be, or inserts fail.
     pub const SINK_UNAVAILABLE: &str = "SinkUnavailable";
-    /// Gateways do not become ready.
+    /// Gateways do not become ready, or are ready and do not answer the operator.
     pub const REPLICAS_NOT_READY: &str = "ReplicasNotReady";
     /// Also of `Stalled`: the change failed, and what ran before runs again.
     pub const ROLLED_BACK: &str = "RolledBack";

@@ -3,7 +3,7 @@
 //! | file | is |
 //! | --- | --- |
 //! | [`consumer`] | the poll thread's loop |
-//! | [`membership`], [`rebalancing`] | join, drain and leave; librdkafka's callbacks |
+//! | [`membership`], [`member_id`], [`rebalancing`] | join, drain and leave; librdkafka's callbacks |
 //! | [`assignment`], [`arrivals`], [`turns`] | which partitions are owned, how they begin, which are read now |
 //! | [`partition`] | what passes between the poll thread, workers and delivery |
 //! | [`committer`], [`log_reader`] | requests to the coordinator; where a log begins and ends |
@@ -17,6 +17,7 @@ pub mod committer;
 pub mod consumer;
 pub mod inspection;
 pub mod log_reader;
+pub mod member_id;
 pub mod membership;
 pub mod open_transactions;
 pub mod partition;

@@ -3,7 +3,7 @@
 use crate::{
     observed::{
         EdgeSeen, MessagesSeen, OpenTransaction, Partitions, ReconcileFailure, SchemaSeen, Secrets,
-        ServersSeen, StorageClassSeen, UnreadSeen, VolumesSeen, WorkloadSeen,
+        ServersSeen, SilentSeen, StorageClassSeen, UnreadSeen, VolumesSeen, WorkloadSeen,
         inserts::{InsertError, SinkSeen},
     },
     pipeline::connections::Unresolved,
@@ -54,6 +54,8 @@ pub struct Observed {
     pub open_transactions: Option<Vec<OpenTransaction>>,
     /// Partitions that no gateway reads; `None` while all are read, and if it is unknown.
     pub unread: Option<UnreadSeen>,
+    /// Ready gateways that did not answer when they were asked last.
+    pub silent: Vec<SilentSeen>,
     /// Whether the gateways' inserts succeed.
     pub sink: SinkSeen,
     /// How the last insert failed of a gateway whose inserts fail; `None` when it does not say.

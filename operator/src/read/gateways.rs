@@ -21,6 +21,7 @@ pub mod commands;
 pub mod exchange;
 pub mod looks;
 pub mod sample;
+pub mod silence;
 pub mod without_state;
 
 use bytes::Bytes;
@@ -123,6 +124,11 @@ impl Error {
             Self::Ask { source, .. } => matches!(source, exchange::Error::TooLarge),
             Self::Unreadable { .. } | Self::OtherPod { .. } => true,
         }
+    }
+
+    /// What is wrong with what came; `None` if nothing came, as through a network that lets nothing pass.
+    pub fn refusal(&self) -> Option<String> {
+        (self.is_strange() || matches!(self, Self::Refused { .. })).then(|| self.to_string())
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is remembered of the gateways of each pipeline between two reconciles, beside their last answers ([`super::gateways::looks`]). It is lost
 //! with the process, which is harmless.
 
-use super::{gateway_report::ReportMemory, not_ready_reason::ReasonMemory};
+use super::{gateway_report::ReportMemory, gateways::silence::SilenceMemory, not_ready_reason::ReasonMemory};
 use crate::world::memory::Key;
 use std::{
     collections::HashMap,
@@ -15,6 +15,8 @@ pub struct GatewayMemory {
     pub report: Option<ReportMemory>,
     /// Why they are not ready.
     pub reasons: ReasonMemory,
+    /// Since when ready ones do not answer.
+    pub silence: SilenceMemory,
 }
 
 /// The memory of the gateways of all pipelines.

@@ -3,7 +3,7 @@
 use super::{
     Sources,
     gateway_report::{self, GatewayReport},
-    gateways::{Gateway, looks::Look},
+    gateways::{Gateway, looks::Look, silence},
     kafka::{
         cluster::Cluster,
         sample::{self, Sample, Source},
@@ -92,9 +92,10 @@ pub async fn observe(
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
     let look = sources.looks.look(&key, &gateways).await;
     let now = world.now();
-    let (report, reasons) = sources.memory.with(&key, |memory| {
+    let (report, reasons, silent) = sources.memory.with(&key, |memory| {
         let report = gateway_report::hear(&mut memory.report, look.as_deref(), &gateways, now);
-        (report, not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, now))
+        let reasons = not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, now);
+        (report, reasons, silence::hear(&mut memory.silence, look.as_deref(), &gateways))
     });
     let GatewayReport { told, messages, open_transactions, messages_lost, sink, insert_error } = report;
     if let Some(workload) = &mut workload {
@@ -130,6 +131,7 @@ pub async fn observe(
         messages,
         open_transactions,
         unread: None,
+        silent,
         sink,
         insert_error,
         scaling: ScalingSeen::default(),

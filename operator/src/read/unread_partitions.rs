@@ -1,7 +1,7 @@
 //! Counts partitions that no gateway reads, and since when: the partitions in Kafka minus those that gateways report as their own.
 //!
 //! The number is known only if each running gateway has reported: a silent one may own any partition. A gateway that does not run reads nothing,
-//! also while the group keeps partitions for it.
+//! also while the group keeps partitions for it. The partitions are named as well if each gateway names all that it owns.
 
 use super::{
     gateways::{Gateway, looks::Look},
@@ -9,19 +9,30 @@ use super::{
 };
 use crate::world::memory::{Key, Memory, UnreadMemory};
 use k8s_openapi::api::core::v1::Pod;
-use sluice_plan::{observed::UnreadSeen, pods::is_running};
+use sluice_plan::{
+    observed::{UNREAD_NAMED_MAX, UnreadSeen},
+    pods::is_running,
+};
+use std::collections::BTreeSet;
 
 /// While partitions have no reader, they are counted again after so many seconds.
 pub const LOOK_SECONDS: u64 = 10;
 
 /// What gateways own together.
 enum Owned {
-    /// So many partitions.
-    Partitions(u64),
+    /// These.
+    Partitions(Partitions),
     /// One of them has given no answer, or an older one does not say it.
     Unknown,
     /// One of them has not been asked yet.
     Later,
+}
+
+/// Partitions that gateways own.
+struct Partitions {
+    count: u64,
+    /// By topic and number; `None` if a gateway does not name all of its own.
+    named: Option<BTreeSet<(String, u32)>>,
 }
 
 /// The partitions without a reader; `None` if there are none, or if it is not known.
@@ -31,33 +42,45 @@ pub fn count(key: &Key, facts: &Facts, memory: &Memory) -> Option<UnreadSeen> {
 
 fn count_since(memory: &mut Option<UnreadMemory>, facts: &Facts) -> Option<UnreadSeen> {
     let kafka = facts.kafka.as_ref().filter(|kafka| kafka.missing.is_empty());
-    let of = kafka.map(|kafka| kafka.topics.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count)));
-    let (Some(of), Some(look)) = (of, facts.look.as_deref()) else {
+    let (Some(kafka), Some(look)) = (kafka, facts.look.as_deref()) else {
         *memory = None;
         return None;
     };
     let owned = match owned(&facts.pods, look) {
         Owned::Partitions(owned) => owned,
-        // Until all gateways have answered, the last count holds, and no new one is reported.
-        Owned::Later | Owned::Unknown => {
-            return memory.map(|known| UnreadSeen { seconds: 0, ..known.unread });
-        }
+        // Until all gateways have answered, the last count holds. Its time stands still, so that nothing new is reported and nothing that is
+        // reported is taken back.
+        Owned::Later | Owned::Unknown => return memory.as_ref().map(|known| known.unread.clone()),
     };
-    let partitions = of.saturating_sub(u32::try_from(owned).unwrap_or(u32::MAX));
+    let of = kafka.topics.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
+    let partitions = of.saturating_sub(u32::try_from(owned.count).unwrap_or(u32::MAX));
     if partitions == 0 {
         *memory = None;
         return None;
     }
     let at = look.at;
     // If the clock went back, the time begins again.
-    let since = memory.filter(|known| known.at <= at).map_or(at, |known| known.since);
-    let unread = UnreadSeen { partitions, of, seconds: at.0.saturating_sub(since.0) / 1_000 };
-    *memory = Some(UnreadMemory { at, since, unread });
+    let since = memory.as_ref().filter(|known| known.at <= at).map_or(at, |known| known.since);
+    let seconds = at.0.saturating_sub(since.0) / 1_000;
+    let named = owned.named.map(|owned| without_reader(&kafka.topics, &owned, partitions));
+    let unread = UnreadSeen { partitions, of, seconds, named: named.unwrap_or_default() };
+    *memory = Some(UnreadMemory { at, since, unread: unread.clone() });
     Some(unread)
 }
 
+/// The first of the partitions without a reader; none if they are not as many as were counted, as in a rebalance, when two gateways may name the
+/// same one.
+fn without_reader(topics: &[(String, u32)], owned: &BTreeSet<(String, u32)>, partitions: u32) -> Vec<String> {
+    let all = topics.iter().flat_map(|(topic, count)| (0..*count).map(move |number| (topic.clone(), number)));
+    let unread: Vec<_> = all.filter(|partition| !owned.contains(partition)).collect();
+    if u32::try_from(unread.len()) != Ok(partitions) {
+        return Vec::new();
+    }
+    unread.iter().take(UNREAD_NAMED_MAX).map(|(topic, number)| format!("{topic}/{number}")).collect()
+}
+
 fn owned(pods: &[Pod], look: &Look) -> Owned {
-    let mut owned = Owned::Unknown;
+    let mut owned = None;
     for pod in pods.iter().filter(|pod| is_running(pod)) {
         let Some(gateway) = Gateway::of(pod) else { return Owned::Unknown };
         let said = look.said.iter().find(|said| said.gateway.is_same_process(&gateway));
@@ -68,8 +91,26 @@ fn owned(pods: &[Pod], look: &Look) -> Owned {
         let Some(numbers) = said.report.as_ref().ok().and_then(|report| report.numbers.as_ref().ok()) else {
             return Owned::Unknown;
         };
-        let before = if let Owned::Partitions(before) = owned { before } else { 0 };
-        owned = Owned::Partitions(before.saturating_add(numbers.partitions_owned));
+        let sum = owned.get_or_insert_with(|| Partitions { count: 0, named: Some(BTreeSet::new()) });
+        sum.count = sum.count.saturating_add(numbers.partitions_owned);
+        sum.named = sum.named.take().zip(numbers.named()).map(|(mut named, own)| {
+            named.extend(own.iter().cloned());
+            named
+        });
     }
-    owned
+    owned.map_or(Owned::Unknown, Owned::Partitions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_without_a_reader_are_named_if_they_are_as_many_as_were_counted() {
+        let topics = [("other".to_owned(), 2), ("spans".to_owned(), 6)];
+        let owned =
+            BTreeSet::from([("spans".to_owned(), 1), ("spans".to_owned(), 4), ("other".to_owned(), 0)]);
+        assert_eq!(without_reader(&topics, &owned, 5), ["other/1", "spans/0", "spans/2"]);
+        assert!(without_reader(&topics, &owned, 4).is_empty(), "two gateways name the same one");
+    }
 }

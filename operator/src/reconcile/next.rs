@@ -71,7 +71,7 @@ pub fn next(
         },
     };
     let looks = scaling_seconds(pipeline, observed, source_is_away)
-        .min(observed.unread.map_or(u64::MAX, |_| unread_partitions::LOOK_SECONDS))
+        .min(observed.unread.as_ref().map_or(u64::MAX, |_| unread_partitions::LOOK_SECONDS))
         .min(rollout::look_seconds(observed.rollout.as_ref()))
         .min(resize::look_seconds(observed.memory_resizes.as_deref()));
     Next { result, after_seconds: after_seconds.min(looks) }

@@ -116,7 +116,7 @@ pub struct CanaryMemory {
 }
 
 /// Since when partitions have no reader.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct UnreadMemory {
     /// When gateways were asked last.
     pub at: Moment,

@@ -423,6 +423,48 @@ async fn partitions_of_a_gateway_that_ended_without_leaving_its_group_have_no_re
     assert!(words.starts_with("3 of 8 partitions"), "{words}");
 }
 
+#[tokio::test]
+async fn a_ready_gateway_that_does_not_answer_for_a_minute_is_named_until_it_answers() {
+    let (mut bench, pods) = saying(ONCE).await;
+    let well = ready(&bench).await;
+    assert_eq!(well.0, "True Running");
+    let answers = |answer: Option<&str>| {
+        pods.all[0].behaviour.lock().unwrap().strange = answer.map(str::to_owned);
+    };
+    answers(Some("no state"));
+    pods.falls_silent(1);
+    for _ in 0..2 {
+        assert_eq!(ready(&bench).await, well, "one look without an answer may be a busy node");
+    }
+    let told = ready(&bench).await;
+    assert_eq!(told.0, "False ReplicasNotReady");
+    assert!(
+        told.1.starts_with("prod-gateway-0 is ready, but the operator cannot use its answer: "),
+        "{}",
+        told.1
+    );
+    assert!(
+        told.1.contains("prod-gateway-1 is ready, but does not answer the operator at 127."),
+        "{}",
+        told.1
+    );
+    assert!(told.1.contains("to ports 9090 and 9091 of gateways"), "{}", told.1);
+    bench.server.take_writes();
+    for _ in 0..2 {
+        assert_eq!(ready(&bench).await, told);
+        bench.restart();
+    }
+    assert_eq!(bench.server.take_writes(), [], "another operator takes nothing back");
+    answers(None);
+    let told = ready(&bench).await;
+    assert_eq!(told.0, "False ReplicasNotReady");
+    assert!(
+        told.1.starts_with("prod-gateway-1 is ready, but does not answer the operator at 127."),
+        "{}",
+        told.1
+    );
+}
+
 /// Lets time pass, and says how Ready is then, and in which words.
 async fn ready(bench: &Bench) -> (String, String) {
     pass(30);

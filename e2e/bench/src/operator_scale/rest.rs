@@ -22,9 +22,9 @@ use e2e_fixtures::cluster::Namespace;
 use e2e_fixtures::local_operator::{Calls, LocalOperator, Usage};
 use e2e_stack::say;
 
-/// Without a write for so long the operator is at rest: longer than the longest time between two looks at a pipeline that is
-/// Ready, and shorter than two.
-const REST: Duration = Duration::from_secs(40);
+/// Without a write for so long the operator is at rest: longer than two looks at a pipeline that is Ready, and the minute after which its
+/// status names a gateway that is silent.
+const REST: Duration = Duration::from_secs(100);
 
 /// Longest wait for that. A number that moved is written once a minute at the most.
 const REST_PATIENCE: Duration = Duration::from_mins(5);

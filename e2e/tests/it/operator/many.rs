@@ -14,7 +14,7 @@ use crate::turns::Uses;
 /// The operator's program, when it is not to be compiled.
 const PROGRAM: &str = "SLUICE_OPERATOR_PROGRAM";
 
-/// Each pipeline is looked at at least once within it, and was once in the 40 s without a write before.
+/// Each pipeline is looked at at least once within it, and was in the 100 s without a write before.
 /// More gateways are silent than there are reconciles at the same time.
 const ORDER: Order = Order { pipelines: 30, quiet: Duration::from_secs(35), silent: Silent(60) };
 

@@ -32,7 +32,7 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer as _},
     error::{KafkaError, RDKafkaErrorCode},
 };
-use sluice_gateway_config::{Kafka, SecretFileError, Sizing};
+use sluice_gateway_config::{GroupProtocol, Kafka, SecretFileError, Sizing};
 use sluice_login::Renewal;
 use sluice_ranges::{Rule, Settings};
 use std::{
@@ -158,6 +158,8 @@ pub struct Consumer {
     inspection: Inspection,
     unreceived: Unreceived,
     rest: Option<Rest>,
+    /// Whether closing the client leaves it in the group.
+    is_static: bool,
     /// Tokens: this thread gives librdkafka each new one between two polls. It waits for none. When it leaves, another thread does so.
     renewal: Renewal,
 }
@@ -214,7 +216,19 @@ impl Consumer {
         drop(assignment);
         let inspection = Inspection::start(kafka, limits.sizing);
         let (topics, unreceived) = (kafka.topics.clone(), Unreceived::of(kafka));
-        Ok(Self { client, topics, group, limits, reports, inspection, unreceived, rest: None, renewal })
+        let is_static = kafka.group_protocol == GroupProtocol::Classic && identity.instance_id.is_some();
+        Ok(Self {
+            client,
+            topics,
+            group,
+            limits,
+            reports,
+            inspection,
+            unreceived,
+            rest: None,
+            is_static,
+            renewal,
+        })
     }
 
     /// Sets which ranges an earlier run left on the queue volume. Must be called before [`run`](Self::run).
@@ -275,7 +289,7 @@ impl Consumer {
                 made_anew(topic);
             }
         }
-        self.leave(stop)
+        self.leave(stop, drain, membership)
     }
 
     /// The work between two polls.
@@ -304,12 +318,19 @@ impl Consumer {
 
     /// Lets the workers seal their blocks, waits until all are settled or on the queue volume, and leaves. All of it ends by the deadline
     /// of `stop`: rows that are not settled or not committed by then are read again. ClickHouse drops those that it has by their tokens.
-    fn leave(self, stop: &Stop) -> Result<(), Error> {
+    fn leave(self, stop: &Stop, drain: &Drain, mut membership: Membership) -> Result<(), Error> {
         // This thread does not poll any more. A token that expires would end the connections before the last commit.
-        self.renewal.meanwhile(self.client.client(), || self.give_all_back(stop))
+        self.renewal.meanwhile(self.client.client(), || {
+            let left = self.give_all_back(stop);
+            // Asked now, not before: the request may have come while blocks were waited for.
+            if self.is_static && drain.is_requested() {
+                membership.leave_for_good(&self.client);
+            }
+            left
+        })
         // Dropping the last reference closes the client. By that a dynamic member leaves the group. A static member does not (KIP-345:
         // librdkafka sends no LeaveGroup when it is closed), so that a pod that restarts gets its partitions back at once. Only
-        // [`Drain`], which unsubscribes, makes a static member leave.
+        // [`Drain`], which unsubscribes, makes a static member leave, also if it ends before it has drained.
     }
 
     fn give_all_back(&self, stop: &Stop) -> Result<(), Error> {
@@ -374,6 +395,10 @@ fn warn_once(last: &mut Option<RDKafkaErrorCode>, error: &KafkaError, topics: &[
     tracing::warn!(%error, topics = topics.join(", "), "the consumer reports a problem and retries");
     *last = code;
 }
+
+#[cfg(test)]
+#[path = "consumer_leaving_tests.rs"]
+mod leaving_tests;
 
 #[cfg(test)]
 mod tests {

@@ -14,12 +14,16 @@
 //! Why it unsubscribes: with the classic protocol, librdkafka 2.12 then leaves the group, also as a static member (it sends `LeaveGroup`
 //! with the member's id). Others get its partitions in the next rebalance. If the client is only closed, a static member keeps its
 //! partitions until the session times out (45 s). With the new protocol (KIP-848), an unsubscribed static member is treated like a closed
-//! one (member epoch -2): its partitions move when the session has timed out.
+//! one (member epoch -2): its partitions move when the session has timed out. So a gateway is a dynamic member there.
+//!
+//! A process that is told to end while it is asked to drain leaves the group as well ([`Membership::leave_for_good`]), in every phase: its pod
+//! is on its way out, and each partition of a static member that has ended waits for the end of its session. So does every rebalance, and
+//! with it partitions that other gateways gave back.
 //!
 //! Limits: a drain waits for blocks in flight for at most [`crate::Limits::leave_wait`]. Blocks that are left then are given up; the next
-//! owner inserts them again under their tokens.
+//! owner inserts them again under their tokens. A process that ends waits [`LEAVE_WAIT`] at most until `LeaveGroup` is sent.
 
-use crate::group::{assignment::Remaining, consumer::Error, rebalancing::Rebalancing};
+use crate::group::{assignment::Remaining, consumer::Error, member_id::is_member, rebalancing::Rebalancing};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use std::{
     sync::{
@@ -31,6 +35,13 @@ use std::{
 
 /// How often the log says what a drain waits for.
 const SAY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long a process that ends may take until `LeaveGroup` is sent. librdkafka only has to stop fetching before: a few milliseconds. Less
+/// than the main thread waits for the poll thread after the deadline (3 s). Chosen.
+const LEAVE_WAIT: Duration = Duration::from_secs(2);
+
+/// How long one poll may take meanwhile.
+const LEAVE_POLL: Duration = Duration::from_millis(10);
 
 /// Asks the poll thread to end by a deadline. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -160,6 +171,32 @@ impl Membership {
         }
         self.enter(next, client);
         Ok(())
+    }
+
+    /// Leaves the group before the client is closed, which a static member needs: closing it does not. All partitions must have been let go.
+    pub fn leave_for_good(&mut self, client: &BaseConsumer<Rebalancing>) {
+        if !is_member(client.client()) {
+            return;
+        }
+        if matches!(self.phase, Phase::Member | Phase::Draining) {
+            client.context().assignment().has_waited = true;
+            client.unsubscribe();
+            self.enter(Phase::Leaving, client);
+        }
+        let until = Instant::now() + LEAVE_WAIT;
+        while is_member(client.client()) {
+            if Instant::now() >= until {
+                tracing::warn!(
+                    "could not leave the consumer group: no other gateway reads the partitions until the session is over"
+                );
+                return;
+            }
+            // The callback that gives the partitions back runs in here. Nothing is read any more.
+            if let Some(Err(error)) = client.poll(LEAVE_POLL) {
+                tracing::debug!(%error, "the consumer reports a problem while it leaves");
+            }
+        }
+        tracing::info!("left the consumer group: the process ends while it drains");
     }
 
     /// The phase to be in now; the current one while there is something to wait for.

@@ -2,7 +2,7 @@
 //!
 //! With the classic protocol a gateway is a static member. It does not leave the group when its pod is deleted, so that it gets its
 //! partitions back at once when it restarts. Until its session is over ([`SESSION_SECONDS`]) no other gateway reads them. Only a gateway
-//! that drains leaves the group.
+//! that drains leaves the group, also if it ends before it has drained. One that is killed does not, so all of them are waited for.
 
 use crate::ground::pods::is_running;
 use k8s_openapi::{

@@ -7,8 +7,11 @@
 /// of a gateway that ended without leaving its group ([`sluice_gateway_config::SESSION_SECONDS`]). Chosen.
 pub const UNREAD_SECONDS: u64 = 30;
 
+/// Partitions without a reader that are named; the others are counted. Chosen for the length of a message.
+pub const UNREAD_NAMED_MAX: usize = 3;
+
 /// Partitions without a reader, as all gateways say that run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadSeen {
     /// How many.
     pub partitions: u32,
@@ -16,4 +19,6 @@ pub struct UnreadSeen {
     pub of: u32,
     /// For how long some are.
     pub seconds: u64,
+    /// The first [`UNREAD_NAMED_MAX`] of them, as `topic/number`; empty while gateways do not name all that they own.
+    pub named: Vec<String>,
 }

@@ -99,6 +99,6 @@ fn blocks_bytes(plan: &Plan) -> ByteSize {
     blocks.map_or(ByteSize::bytes(0), |(_, bytes)| bytes)
 }
 
-fn whole_mib(bytes: ByteSize) -> String {
+pub(super) fn whole_mib(bytes: ByteSize) -> String {
     format!("{}Mi", bytes.get() >> 20)
 }

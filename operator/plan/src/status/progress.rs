@@ -8,18 +8,19 @@ use crate::{
     facts::Observed,
     ground::words::{form, plural},
     objects,
-    observed::{PodSeen, ReconcileFailure, TopicSeen, UNREAD_SECONDS},
-    pipeline::{Intent, gateway_config},
+    observed::{PodSeen, ReconcileFailure, TopicSeen},
+    pipeline::Intent,
     planned::{Plan, Planned, Waiting},
     status::{
-        edge, messages,
+        derived::whole_mib,
+        edge, messages, readers, silent,
         verdict::{self, Verdict},
         volumes,
     },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use sluice_crds::{Idle, RolloutState, ScalingMode, TracePipeline, status::reason};
-use sluice_gateway_config::Violations;
+use sluice_gateway_config::{ByteSize, Violations};
 
 /// Message of `Stalled` while it is false.
 pub(super) const NOT_STALLED: &str = "nothing waits for an edit of the spec";
@@ -75,12 +76,28 @@ impl Progress {
                 .or_else(|| volumes::out_of_reach(pipeline, observed))
                 .or_else(|| volumes::replacing(pipeline, observed))
                 .or_else(|| Self::of_workload(plan, observed, now))
-                .or_else(|| Self::of_readers(pipeline, plan, observed))
+                .or_else(|| readers::missing(pipeline, plan, observed))
                 .or_else(|| volumes::growing(pipeline, plan, observed))
                 .or_else(|| Self::of_inserts(pipeline, observed))
                 .or_else(|| Self::of_messages(pipeline, observed, now))
+                .or_else(|| silent::unanswered(pipeline, observed))
                 .or_else(|| edge::not_ready(pipeline, plan, observed))
-                .unwrap_or_else(|| Self::done(pipeline, plan, observed)),
+                .unwrap_or_else(|| Self::done(pipeline, plan, observed))
+                .with_unread(observed),
+        }
+    }
+
+    /// The same, with the partitions that have no reader meanwhile: a pipeline on its way may stay there for long.
+    fn with_unread(self, observed: &Observed) -> Self {
+        let Some(words) = readers::meanwhile(observed) else { return self };
+        let with = |message: String| format!("{message}; {words}");
+        match self {
+            Self::Moving { reason, message } => Self::Moving { reason, message: with(message) },
+            Self::Held { ready, reconciling, message } if ready != reason::PARTITIONS_UNREAD => {
+                Self::Held { ready, reconciling, message: with(message) }
+            }
+            Self::Failed { reason, message } => Self::Failed { reason, message: with(message) },
+            other => other,
         }
     }
 
@@ -253,22 +270,6 @@ impl Progress {
         }
     }
 
-    /// Gateways run, and none of them reads some of the partitions. A new operator keeps the condition while it has just begun to count.
-    fn of_readers(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Self> {
-        let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
-        let is_said = conditions.into_iter().any(|one| one.reason == reason::PARTITIONS_UNREAD);
-        let unread = observed.unread.filter(|unread| is_said || unread.seconds >= UNREAD_SECONDS)?;
-        let group = gateway_config::consumer_group(plan.names(), &pipeline.spec);
-        let message = format!(
-            "{} of {} {} no reader: no gateway owns them. If this stays, another member of the consumer group has them: \
-             kafka-consumer-groups.sh --describe --members --group {group}",
-            unread.partitions,
-            plural(unread.of, "partition"),
-            form(unread.of, "has", "have")
-        );
-        Some(Self::waiting(reason::PARTITIONS_UNREAD, message))
-    }
-
     /// Gateways run, and their inserts fail. `Ready` is false, because a user who waits for it waits for rows in the table.
     fn of_inserts(pipeline: &TracePipeline, observed: &Observed) -> Option<Self> {
         let failing = verdict::inserts_failing(pipeline, observed)?;
@@ -396,11 +397,27 @@ fn running(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> String
         _ => String::new(),
     };
     format!(
-        "{} {} {}{limited}",
+        "{} {} {}{limited}{}",
         plural(replicas, "gateway"),
         form(replicas, "reads", "read"),
-        plural(partitions, "partition")
+        plural(partitions, "partition"),
+        lowered(plan, observed).unwrap_or_default()
     )
+}
+
+/// Gateways whose pods have a lower memory limit than planned. They run, with less room for blocks.
+fn lowered(plan: &Plan, observed: &Observed) -> Option<String> {
+    let planned = plan.config().config().memory.limit;
+    let gateways = observed.workload.iter().flat_map(|seen| &seen.gateways);
+    let lowered = gateways.filter_map(|gateway| {
+        let limit = gateway.memory.limit_bytes.filter(|limit| *limit < planned.get())?;
+        Some(format!("{} has {}", gateway.name, whole_mib(ByteSize::bytes(limit))))
+    });
+    let pods = named(lowered.collect())?;
+    Some(format!(
+        "; a webhook, such as a VerticalPodAutoscaler, has lowered memory limits below {}, so that blocks have less room: {pods}",
+        whole_mib(planned)
+    ))
 }
 
 /// So many of all gateways, with what they are.
@@ -433,7 +450,7 @@ fn those_not(pods: &[PodSeen]) -> String {
 }
 
 /// The first of them, and how many more there are; `None` where there are none.
-fn named(all: Vec<String>) -> Option<String> {
+pub(super) fn named(all: Vec<String>) -> Option<String> {
     let others = all.len().saturating_sub(PODS_NAMED_MAX);
     let named = all.into_iter().take(PODS_NAMED_MAX).collect::<Vec<_>>().join("; ");
     match others {

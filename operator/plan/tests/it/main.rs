@@ -28,6 +28,7 @@ mod shards;
 mod source;
 mod statuses;
 mod statuses_of_messages;
+mod statuses_of_readers;
 mod stored;
 mod volumes;
 mod wording;
@@ -98,6 +99,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         messages: None,
         open_transactions: None,
         unread: None,
+        silent: Vec::new(),
         sink: SinkSeen::NotKnown,
         insert_error: None,
         scaling: ScalingSeen::default(),

@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 use sluice_crds::{KeyUse, Lag, Resources, SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     Observed, ReconcileFailure, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure,
-    TopicSeen, WorkloadSeen, build, objects,
-    observed::{UnreadSeen, inserts::SinkSeen},
-    plan, status,
+    TopicSeen, WorkloadSeen, build, objects, observed::inserts::SinkSeen, plan, status,
 };
 
 pub fn now(second: u8) -> Time {
@@ -139,23 +137,26 @@ fn a_workload_of_another_plan_is_about_to_be_changed() {
 }
 
 #[test]
-fn partitions_without_a_reader_are_said_after_half_a_minute_and_then_until_they_have_one() {
-    let (mut pipeline, facts) = running(&json!({}), &[]);
-    let unread =
-        |seconds| Observed { unread: Some(UnreadSeen { partitions: 5, of: 12, seconds }), ..facts.clone() };
-    let expected = ["False/PartitionsUnread", "True/Waiting", "False/Ok"];
-    assert_eq!(summary(&said(&pipeline, &unread(29)))[0], "True/Running");
-    let status = said(&pipeline, &unread(30));
-    assert_eq!(summary(&status), expected);
-    let words = &condition(&status, "Ready").message;
-    assert!(words.starts_with("5 of 12 partitions have no reader") && words.len() < 200, "{words}");
-    pipeline.status = Some(status);
-    assert_eq!(summary(&said(&pipeline, &unread(0))), expected, "another operator has just begun to count");
-    assert_eq!(summary(&said(&pipeline, &facts))[0], "True/Running");
-    // Who is missing reads nothing, and that is the reason.
-    let (pipeline, facts) = running(&json!({"readyReplicas": 2}), &[]);
-    let facts = Observed { unread: Some(UnreadSeen { partitions: 4, of: 12, seconds: 60 }), ..facts };
-    assert_eq!(summary(&said(&pipeline, &facts))[0], "False/Progressing");
+fn a_pod_whose_memory_limit_was_lowered_is_named() {
+    let pod = |limit: &str| -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": "demo-gateway-1"},
+            "spec": {"containers": [{"name": "gateway", "resources": {"limits": {"memory": limit}}}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }))
+        .unwrap()
+    };
+    let words = |limit| {
+        let (pipeline, facts) = running(&json!({}), &[pod(limit)]);
+        let status = said(&pipeline, &facts);
+        assert_eq!(summary_of(&status), "True/Running", "it has less room, and rows flow");
+        condition(&status, "Ready").message.clone()
+    };
+    for enough in ["256Mi", "320Mi"] {
+        assert_eq!(words(enough), "3 gateways read 12 partitions");
+    }
+    let lowered = words("192Mi");
+    assert!(lowered.contains("below 256Mi,") && lowered.ends_with(": demo-gateway-1 has 192Mi"), "{lowered}");
 }
 
 #[test]

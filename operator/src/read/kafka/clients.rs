@@ -5,8 +5,9 @@
 //! Threads: requests use up to [`QUESTIONS_MAX`] of tokio's blocking threads for each client ([`blocking_threads_max`]). librdkafka adds
 //! three threads for each client, and one for each broker of its cluster.
 //!
-//! If there are more clusters than clients, each request closes a client that the next one needs, and connects again. The counter
-//! `sluice_operator_kafka_clients_replaced_total` and one log line show that.
+//! If there are more clusters than clients, the operator closes the client that was used last, so that the others stay open. All clusters
+//! are asked in turn: if the client that was used longest ago were closed, each of them would be closed right before its cluster is asked
+//! again. The counter `sluice_operator_kafka_clients_replaced_total`, an alert and one log line show the shortage.
 
 use super::{Client, Error, cluster::Cluster};
 use crate::world::metrics::KafkaClientMetrics;
@@ -33,6 +34,9 @@ pub const QUESTIONS_MAX: usize = 4;
 const OTHER_THREADS_MAX: usize = 256;
 /// A client that was not used for this many seconds is closed: ten times the interval between two requests.
 pub const IDLE_SECONDS_MAX: u64 = 300;
+/// A client that was not used for this many seconds belongs to no pipeline any more, as after a change of its credentials, and makes room
+/// first. Twice the longest wait between two looks at a pipeline that waits for Kafka. Chosen.
+const LEFT_SECONDS: u64 = 120;
 /// Reconciles that wait for a cluster that did not give its last answer: one is enough to find out that it is back.
 const WAITING_MAX: usize = 1;
 
@@ -148,7 +152,7 @@ impl Clients {
         self.most
     }
 
-    /// The connection to a cluster. At the limit, the idle connection that was used longest ago is removed; `None` if none is idle.
+    /// The connection to a cluster. At the limit, an idle connection is removed ([`to_give_up`]); `None` if none is idle.
     pub fn connect(&self, cluster: &Cluster) -> Option<Connected> {
         let used = Instant::now();
         let mut open = self.open();
@@ -159,9 +163,8 @@ impl Clients {
         let mut given_up = None;
         if open.len() >= self.most {
             self.tell_of_shortage();
-            let idle = open.iter().filter(|(_, open)| open.is_idle());
-            let oldest = idle.min_by_key(|(_, open)| open.used).map(|(cluster, _)| cluster.clone())?;
-            given_up = open.remove(&oldest).map(|open| open.connection);
+            let idle = to_give_up(&open, used)?;
+            given_up = open.remove(&idle).map(|open| open.connection);
             self.metrics.replaced();
         }
         let connection = Arc::new(Connection::new(cluster.clone()));
@@ -198,8 +201,8 @@ impl Clients {
         if !self.is_shortage_logged.swap(true, Ordering::Relaxed) {
             warn!(
                 kafka_clients_max = self.most,
-                "the pipelines need more Kafka clients than --kafka-clients-max allows: the operator closes one for each new one; increase \
-                 --kafka-clients-max (chart value kafkaClientsMax)"
+                "the pipelines need more Kafka clients than --kafka-clients-max allows: the operator connects to the clusters beyond it again \
+                 at each look; increase --kafka-clients-max (chart value kafkaClientsMax)"
             );
         }
     }
@@ -207,6 +210,15 @@ impl Clients {
     fn open(&self) -> MutexGuard<'_, HashMap<Cluster, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The idle connection that makes room: one that no pipeline uses any more, else the one that was used last.
+fn to_give_up(open: &HashMap<Cluster, Open>, now: Instant) -> Option<Cluster> {
+    let idle = || open.iter().filter(|(_, open)| open.is_idle());
+    let is_left = |open: &Open| now.saturating_duration_since(open.used) >= Duration::from_secs(LEFT_SECONDS);
+    let left = idle().filter(|(_, open)| is_left(open)).min_by_key(|(_, open)| open.used);
+    let chosen = left.or_else(|| idle().max_by_key(|(_, open)| open.used));
+    chosen.map(|(cluster, _)| cluster.clone())
 }
 
 #[cfg(test)]
@@ -269,6 +281,39 @@ mod tests {
             clients.close_idle(Duration::ZERO);
             assert_eq!(clients.metrics.counts(), (0, 1));
         }
+    }
+
+    #[test]
+    fn clusters_beyond_the_limit_do_not_close_the_clients_of_all_others() {
+        let (clients, count) = (clients(CLIENTS_MAX_DEFAULT), CLIENTS_MAX_DEFAULT + 6);
+        let mut replaced_before = 0;
+        for round in 0..5 {
+            for number in 0..count {
+                connect(&clients, &format!("127.0.0.1:{}", number + 1));
+            }
+            let (open, replaced) = clients.metrics.counts();
+            assert_eq!(open, i64::from(CLIENTS_MAX_DEFAULT));
+            // The six that are too many; one more if the clock does not tell two of them apart.
+            assert!(replaced - replaced_before <= 7, "round {round}: {}", replaced - replaced_before);
+            replaced_before = replaced;
+        }
+        assert!(replaced_before >= 5 * 6, "the shortage can be seen: {replaced_before}");
+    }
+
+    #[test]
+    fn a_client_that_no_pipeline_uses_any_more_makes_room_first() {
+        let clients = clients(2);
+        for number in 1..=2 {
+            connect(&clients, &format!("127.0.0.1:{number}"));
+        }
+        let (left, used) = (cluster("127.0.0.1:1", &[]), cluster("127.0.0.1:2", &[]));
+        let past = Instant::now().checked_sub(Duration::from_secs(LEFT_SECONDS)).unwrap();
+        clients.open().get_mut(&left).unwrap().used = past;
+        connect(&clients, "127.0.0.1:3");
+        let is_open = |cluster: &Cluster| clients.open().contains_key(cluster);
+        assert!(!is_open(&left) && is_open(&used));
+        connect(&clients, "127.0.0.1:4");
+        assert!(is_open(&used), "the newcomer makes room");
     }
 
     #[test]

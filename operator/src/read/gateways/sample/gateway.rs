@@ -89,6 +89,11 @@ impl Numbers {
         self.positions.extend(said.position.map(|position| (partition(), position)));
     }
 
+    /// The partitions that it owns by topic and number; `None` while it does not name all: it does once each was committed.
+    pub fn named(&self) -> Option<&BTreeSet<(String, u32)>> {
+        (u64::try_from(self.partitions.len()) == Ok(self.partitions_owned)).then_some(&self.partitions)
+    }
+
     /// The numbers of the gateway with this ordinal, which answered at this moment. `topics` are those of the sample, in its order, by which
     /// partitions are numbered.
     pub fn placed(&self, ordinal: u32, at: Moment, topics: &[(String, u32)]) -> GatewayNumbers {

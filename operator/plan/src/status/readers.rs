@@ -1,0 +1,41 @@
+//! Partitions that no gateway reads: the reason of `Ready` while gateways run as planned, and an addition to every other reason, such as that
+//! of gateways that leave.
+
+use super::progress::Progress;
+use crate::{
+    facts::Observed,
+    ground::words::{form, plural},
+    observed::{UNREAD_SECONDS, UnreadSeen},
+    pipeline::gateway_config,
+    planned::Plan,
+};
+use sluice_crds::{TracePipeline, status::reason};
+
+/// Gateways run, and none of them reads some of the partitions. A new operator keeps the condition while it has just begun to count.
+pub(super) fn missing(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Progress> {
+    let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
+    let is_said = conditions.into_iter().any(|one| one.reason == reason::PARTITIONS_UNREAD);
+    let unread = observed.unread.as_ref().filter(|unread| is_said || unread.seconds >= UNREAD_SECONDS)?;
+    let group = gateway_config::consumer_group(plan.names(), &pipeline.spec);
+    let message = format!(
+        "{}: no gateway owns them. If this stays, another member of the consumer group has them: \
+         kafka-consumer-groups.sh --describe --members --group {group}",
+        words(unread)
+    );
+    Some(Progress::waiting(reason::PARTITIONS_UNREAD, message))
+}
+
+/// The same in a few words, while something else is said of the pipeline.
+pub(super) fn meanwhile(observed: &Observed) -> Option<String> {
+    observed.unread.as_ref().filter(|unread| unread.seconds >= UNREAD_SECONDS).map(words)
+}
+
+fn words(UnreadSeen { partitions, of, named, .. }: &UnreadSeen) -> String {
+    let others = partitions.saturating_sub(u32::try_from(named.len()).unwrap_or(u32::MAX));
+    let named = match (named.join(", "), others) {
+        (named, _) if named.is_empty() => String::new(),
+        (named, 0) => format!(" ({named})"),
+        (named, others) => format!(" ({named} and {others} more)"),
+    };
+    format!("{partitions} of {} {} no reader{named}", plural(*of, "partition"), form(*of, "has", "have"))
+}
