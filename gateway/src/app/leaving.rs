@@ -55,7 +55,10 @@ impl Running {
         let Usage { blocks, rows, .. } = spool.usage();
         if !is_closed && blocks == 0 {
             // What was not synced says only that blocks are inserted. The next start may send them again, under the same tokens.
-            tracing::warn!(seconds = CLOSE_WAIT.as_secs(), "the queue volume did not sync in time; no block is on it");
+            tracing::warn!(
+                seconds = CLOSE_WAIT.as_secs(),
+                "the queue volume did not sync in time; no block is on it"
+            );
         } else if !is_closed {
             anyhow::bail!(
                 "the queue volume did not sync in time: {blocks} blocks with {rows} rows may be missing at the next start"
