@@ -133,8 +133,9 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{/* Reference of an image. Argument: the place of its values, its registry, its values, and its tag if they have none. */}}
 {{- define "sluice.reference" -}}
 {{- $prefix := ternary "" (printf "%s/" .registry) (empty .registry) -}}
-{{- if and $prefix (regexMatch "^(localhost|[^/]*[.:][^/]*)/" .image.repository) -}}
-{{- fail (printf "%s.repository: %q begins with a registry, and the registry %q is set too: remove it from the repository" .at .image.repository .registry) -}}
+{{- $host := printf "%s/" (splitList "/" .registry | first) -}}
+{{- if and $prefix (hasPrefix $host .image.repository) -}}
+{{- fail (printf "%s.repository: %q begins with the registry %q, which is set too: remove it from the repository" .at .image.repository .registry) -}}
 {{- end -}}
 {{- if .image.digest -}}
 {{ $prefix }}{{ .image.repository }}@{{ .image.digest }}

@@ -161,7 +161,8 @@ fn a_value_that_is_null_has_its_default() -> Result<()> {
         let below = format!("{path}.");
         let stays = |one: &str| {
             let is_of_null = one.starts_with(&below) || one.starts_with(&format!("{path}="));
-            !is_of_null && !(one.starts_with("crds.") && path.starts_with("crds"))
+            let is_of_definitions = one.starts_with("crds.") && path.starts_with("crds");
+            !is_of_null && !is_of_definitions
         };
         let found = match on(stays, Some(path.as_str())) {
             Ok(found) => found,

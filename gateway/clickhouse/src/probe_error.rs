@@ -8,10 +8,10 @@ pub enum ProbeError {
     /// No server answered in time: ask again later.
     #[error("{action} at {endpoint}: cannot reach the server: {reason}")]
     Unreachable { action: String, endpoint: String, reason: String },
-    /// The server, or a proxy before it, accepts connections and does not answer: ask again later.
+    /// The server, a proxy before it, or the name server does not answer: ask again later.
     #[error(
-        "{action} at {endpoint}: the server does not answer: {reason}; check for a server that hangs or has too much to do, and for a proxy \
-         without a server behind it"
+        "{action} at {endpoint}: the server does not answer: {reason}; check for a server that hangs or has too much to do, for a proxy \
+         without a server behind it, and whether the cluster's DNS answers"
     )]
     Silent { action: String, endpoint: String, reason: String },
     /// Something else answered, for example a proxy that cannot reach the server: ask again later.

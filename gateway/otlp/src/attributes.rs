@@ -115,7 +115,6 @@ impl<'a> AttributesIter<'a> {
     /// The next attribute, if it has the usual form of SDKs: a key, then a scalar, both UTF-8. Otherwise `None`, and nothing is read: the
     /// iterator then returns the attribute, an error, or the end.
     ///
-    /// For callers that count nanoseconds: a [`Value`] is large, and moving it costs more than reading a scalar.
     /// For callers who count nanoseconds: a [`Value`] is large, and moving it costs more than reading a scalar.
     #[inline(always)]
     pub fn next_usual(&mut self) -> Option<(&'a [u8], Scalar<'a>)> {

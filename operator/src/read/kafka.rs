@@ -139,10 +139,11 @@ impl Silent {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A broker has closed a connection, or does not answer on it. That hides nothing that another one has refused.
+    /// A broker has closed a connection, or does not answer on it. That hides nothing that another one has refused, and what the first one
+    /// did stays until it has not done so for long.
     fn note_ended(&self, code: RDKafkaErrorCode, reason: &str) {
         let mut refused = self.refused();
-        if refused.as_ref().is_none_or(|before| is_of_no_answer(before.code) || !before.is_recent()) {
+        if refused.as_ref().is_none_or(|before| before.code == code || !before.is_recent()) {
             *refused = Some(Refusal::now(code, reason, refused.take()));
         }
     }

@@ -25,8 +25,8 @@ use k8s_openapi::{
 use kube::{Api, ResourceExt};
 use sluice_crds::{InitialOffset, QueueMode, SchemaManagement, TracePipeline};
 use sluice_plan::{
-    EdgeSeen, KeptVersions, Names, Observed, Partitions, ScalingSeen, SchemaSeen, Secrets, ServersSeen,
-    StorageClassSeen, TopicSeen, Unresolved, WorkloadSeen, asks_first, group_of, group_owner, names,
+    EdgeSeen, KeptVersions, Names, Observed, Partitions, SchemaSeen, Secrets, ServersSeen, StorageClassSeen,
+    TopicSeen, Unresolved, WorkloadSeen, asks_first, group_of, group_owner, names,
     objects::{configs_of_pods, live_config_of},
     pods, schema_job_name,
     volumes::replacement::needs_class,
@@ -130,16 +130,13 @@ pub async fn observe(
         messages_lost,
         messages,
         open_transactions,
-        unread: None,
         silent,
         sink,
         insert_error,
-        scaling: ScalingSeen::default(),
         volumes,
-        rollout: None,
-        memory_resizes: None,
-        reconcile_failure: None,
         pods_refused,
+        // What later steps find.
+        ..Observed::default()
     };
     Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways, look })
 }

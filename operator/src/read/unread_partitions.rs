@@ -10,7 +10,7 @@ use super::{
 use crate::world::memory::{Key, Memory, UnreadMemory};
 use k8s_openapi::api::core::v1::Pod;
 use sluice_plan::{
-    observed::{UNREAD_NAMED_MAX, UnreadSeen},
+    observed::{SILENT_SECONDS, UNREAD_NAMED_MAX, UnreadSeen},
     pods::is_running,
 };
 use std::collections::BTreeSet;
@@ -48,9 +48,13 @@ fn count_since(memory: &mut Option<UnreadMemory>, facts: &Facts) -> Option<Unrea
     };
     let owned = match owned(&facts.pods, look) {
         Owned::Partitions(owned) => owned,
-        // Until all gateways have answered, the last count holds. Its time stands still, so that nothing new is reported and nothing that is
-        // reported is taken back.
-        Owned::Later | Owned::Unknown => return memory.as_ref().map(|known| known.unread.clone()),
+        // Until all gateways have answered, the last count holds, and its time stands still: what is reported is not taken back.
+        Owned::Later => return memory.as_ref().map(|known| known.unread.clone()),
+        // A silent gateway may own them: nothing new is reported, and nothing at all once its silence is.
+        Owned::Unknown => {
+            memory.take_if(|known| look.at.0.saturating_sub(known.at.0) / 1_000 >= SILENT_SECONDS);
+            return memory.as_ref().map(|known| UnreadSeen { seconds: 0, ..known.unread.clone() });
+        }
     };
     let of = kafka.topics.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
     let partitions = of.saturating_sub(u32::try_from(owned.count).unwrap_or(u32::MAX));

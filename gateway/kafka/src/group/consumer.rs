@@ -322,8 +322,10 @@ impl Consumer {
         // This thread does not poll any more. A token that expires would end the connections before the last commit.
         self.renewal.meanwhile(self.client.client(), || {
             let left = self.give_all_back(stop);
-            // Asked now, not before: the request may have come while blocks were waited for.
-            if self.is_static && drain.is_requested() {
+            // Asked now, not before: the request may have come while blocks were waited for. A coordinator that took no commit would not
+            // answer this either, and the end of the process would wait for it.
+            let is_answered = !matches!(left, Err(Error::NotCommitted { .. }));
+            if self.is_static && is_answered && drain.is_requested() {
                 membership.leave_for_good(&self.client);
             }
             left

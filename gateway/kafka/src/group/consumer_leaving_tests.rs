@@ -45,7 +45,7 @@ fn a_process_that_ends_while_it_drains_leaves_its_partitions_to_others_before_it
     let begun = Instant::now();
     while !stats.joined.load(Ordering::Acquire) {
         assert!(begun.elapsed() < Duration::from_mins(1), "it does not join");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     drain.request();
     stop.request(Duration::from_secs(1));

@@ -21,7 +21,8 @@
 //! with it partitions that other gateways gave back.
 //!
 //! Limits: a drain waits for blocks in flight for at most [`crate::Limits::leave_wait`]. Blocks that are left then are given up; the next
-//! owner inserts them again under their tokens. A process that ends waits [`LEAVE_WAIT`] at most until `LeaveGroup` is sent.
+//! owner inserts them again under their tokens. A process that ends waits [`LEAVE_WAIT`] at most until librdkafka has made `LeaveGroup`. Closing the client sends it, and waits for the
+//! answer, five seconds at most.
 
 use crate::group::{assignment::Remaining, consumer::Error, member_id::is_member, rebalancing::Rebalancing};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -36,7 +37,7 @@ use std::{
 /// How often the log says what a drain waits for.
 const SAY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a process that ends may take until `LeaveGroup` is sent. librdkafka only has to stop fetching before: a few milliseconds. Less
+/// How long a process that ends may take until librdkafka has made `LeaveGroup`. librdkafka only has to stop fetching before: a few milliseconds. Less
 /// than the main thread waits for the poll thread after the deadline (3 s). Chosen.
 const LEAVE_WAIT: Duration = Duration::from_secs(2);
 
@@ -196,7 +197,7 @@ impl Membership {
                 tracing::debug!(%error, "the consumer reports a problem while it leaves");
             }
         }
-        tracing::info!("left the consumer group: the process ends while it drains");
+        tracing::info!("asked the coordinator to leave the consumer group: the process ends while it drains");
     }
 
     /// The phase to be in now; the current one while there is something to wait for.

@@ -36,8 +36,8 @@ const SILENT: &str = "Connection setup timed out in state ";
 /// What it says of a connection that no listener has accepted.
 const NOT_ACCEPTED: &str = "Connection setup timed out in state CONNECT";
 
-/// How long the setup of a connection may take, and its property. Chosen: librdkafka's 30 s are longer than a question.
-const SETUP_TIMEOUT: (&str, &str) = ("socket.connection.setup.timeout.ms", "3000");
+/// How long the setup of a connection may take, and its property. Chosen: half of what a question may take; librdkafka's 30 s are longer.
+const SETUP_TIMEOUT: (&str, &str) = ("socket.connection.setup.timeout.ms", "5000");
 
 /// librdkafka's name for log lines about connections that ended.
 const FAILED: &str = "FAIL";
@@ -293,7 +293,7 @@ mod tests {
         let mut kafka = kafka();
         kafka.bootstrap_servers = vec![listener.local_addr().unwrap().to_string()];
         (kafka.tls, kafka.sasl) = (None, None);
-        let silent = probe_topics(&kafka, Duration::from_secs(5)).unwrap_err().to_string();
+        let silent = probe_topics(&kafka, Duration::from_secs(10)).unwrap_err().to_string();
         assert!(silent.contains("a listener accepts connections and does not answer"), "{silent}");
         assert!(!is_silence("Connection setup timed out in state CONNECT (after 3001ms in state CONNECT)"));
     }

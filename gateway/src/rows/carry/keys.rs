@@ -31,16 +31,76 @@ pub struct Decision {
 #[derive(Debug, Default)]
 pub struct KeyRules {
     /// Open addressing; the number of slots is a power of two and at least twice that of the keys.
-    exact: Vec<Option<(Box<[u8]>, Decision)>>,
+    exact: Vec<Option<Exact>>,
     /// Sorted by their bytes.
     beginnings: Vec<Beginning>,
     heads: Heads,
-    /// By first byte, the lengths of keys that may have a rule: bit 63 stands for 63 bytes and more.
-    lengths: Vec<u64>,
+    lengths: Lengths,
     /// That of `*`.
     rest: Option<Decision>,
     /// All keys and beginnings, sorted.
     all: Vec<Box<[u8]>>,
+}
+
+/// By first byte, the lengths of keys that may have a rule: bit 63 stands for 63 bytes and more.
+#[derive(Debug)]
+struct Lengths(Box<[u64; 256]>);
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self(Box::new([0; 256]))
+    }
+}
+
+impl Lengths {
+    #[inline]
+    fn may_have(&self, key: &[u8]) -> bool {
+        key.first().is_some_and(|byte| self.0[usize::from(*byte)] >> length_bit(key) & 1 == 1)
+    }
+}
+
+/// A key without `*`, and its rule.
+#[derive(Debug, Clone)]
+struct Exact {
+    ends: Ends,
+    bytes: Box<[u8]>,
+    decision: Decision,
+}
+
+impl Exact {
+    /// Whether it is this key. Compares integers: `memcmp` costs more for keys of this length.
+    #[inline]
+    fn is(&self, key: &[u8], ends: Ends) -> bool {
+        self.ends == ends && self.bytes.len() == key.len() && {
+            let middle =
+                |key: &[u8], at: usize| key.get(at..).and_then(|rest| rest.first_chunk::<8>().copied());
+            (8..key.len().saturating_sub(8)).step_by(8).all(|at| middle(&self.bytes, at) == middle(key, at))
+        }
+    }
+}
+
+/// The first and the last eight bytes of a key: all of it if it has at most 16. One shorter than eight bytes stands in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ends(u64, u64);
+
+impl Ends {
+    #[inline]
+    fn of(key: &[u8]) -> Self {
+        match (key.first_chunk(), key.last_chunk()) {
+            (Some(first), Some(last)) => Self(u64::from_be_bytes(*first), u64::from_be_bytes(*last)),
+            _ => Self(head(key), 0),
+        }
+    }
+
+    /// A hash of a key with these ends. Keys come from the config, so that nobody can choose those in the table.
+    #[inline]
+    fn hash(self, len: usize) -> usize {
+        // 2^64 divided by the golden ratio: Knuth's multiplicative hash.
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let Self(first, last) = self;
+        let spread = (first ^ last.rotate_left(7) ^ len as u64).wrapping_mul(SPREAD);
+        (spread >> 32) as usize
+    }
 }
 
 /// The first bytes of all beginnings. Most keys have none of them, which is known after a comparison or two of integers, where the search
@@ -113,7 +173,7 @@ impl KeyRules {
             patterns.iter().find(|pattern| matches(pattern)).map(|pattern| pattern.decision)
         };
         let rest = first(&|pattern| pattern.has_all_of(b""));
-        let mut found = Self { rest, lengths: vec![0; 256], ..Self::default() };
+        let mut found = Self { rest, ..Self::default() };
         let (beginnings, exact): (Vec<_>, Vec<_>) = patterns.iter().partition(|pattern| pattern.is_beginning);
         found.exact.resize((2 * exact.len()).next_power_of_two(), None);
         for key in exact.iter().map(|pattern| pattern.bytes) {
@@ -141,9 +201,7 @@ impl KeyRules {
     /// The rule that decides for an attribute with this key.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<Decision> {
-        let lengths = key.first().and_then(|byte| self.lengths.get(usize::from(*byte)));
-        let may_match = lengths.is_some_and(|lengths| lengths >> length_bit(key) & 1 == 1);
-        if may_match { self.look_up(key) } else { self.rest }
+        if self.lengths.may_have(key) { self.look_up(key) } else { self.rest }
     }
 
     /// Whether a rule names a path below this key: `user.email` is below `user`.
@@ -154,7 +212,6 @@ impl KeyRules {
         behind_key.is_some_and(|rest| rest.starts_with(b"."))
     }
 
-    #[inline]
     fn look_up(&self, key: &[u8]) -> Option<Decision> {
         let exact = self.exact(key);
         if exact.is_none() && self.heads.may_have(key) {
@@ -165,11 +222,11 @@ impl KeyRules {
 
     #[inline]
     fn exact(&self, key: &[u8]) -> Option<Decision> {
-        let mask = self.exact.len() - 1;
-        let mut at = hash(key) & mask;
-        while let Some((known, decision)) = &self.exact[at] {
-            if **known == *key {
-                return Some(*decision);
+        let (mask, ends) = (self.exact.len() - 1, Ends::of(key));
+        let mut at = ends.hash(key.len()) & mask;
+        while let Some(known) = &self.exact[at] {
+            if known.is(key, ends) {
+                return Some(known.decision);
             }
             at = (at + 1) & mask;
         }
@@ -192,18 +249,18 @@ impl KeyRules {
 
     fn note(&mut self, key: &[u8], lengths: u64) {
         if let Some(byte) = key.first() {
-            self.lengths[usize::from(*byte)] |= lengths;
+            self.lengths.0[usize::from(*byte)] |= lengths;
         }
         self.all.push(key.into());
     }
 
     fn insert(&mut self, key: &[u8], decision: Decision) {
-        let mask = self.exact.len() - 1;
-        let mut at = hash(key) & mask;
-        while self.exact[at].as_ref().is_some_and(|(known, _)| **known != *key) {
+        let (mask, ends) = (self.exact.len() - 1, Ends::of(key));
+        let mut at = ends.hash(key.len()) & mask;
+        while self.exact[at].as_ref().is_some_and(|known| !known.is(key, ends)) {
             at = (at + 1) & mask;
         }
-        self.exact[at] = Some((key.into(), decision));
+        self.exact[at] = Some(Exact { ends, bytes: key.into(), decision });
     }
 
     fn sort(&mut self) {
@@ -219,7 +276,7 @@ impl KeyRules {
     }
 }
 
-/// The bit of a key's length in [`KeyRules::lengths`].
+/// The bit of a key's length in [`Lengths`].
 #[inline]
 fn length_bit(key: &[u8]) -> usize {
     key.len().min(63)
@@ -238,21 +295,6 @@ fn patterns(rules: &[AttributeRule], set: AttributesOf) -> impl Iterator<Item = 
     })
 }
 
-/// A hash of a key: its length and its ends. Keys come from the config, so that nobody can choose those in the table.
-#[inline]
-fn hash(key: &[u8]) -> usize {
-    // 2^32 divided by the golden ratio: Knuth's multiplicative hash.
-    const SPREAD: usize = 0x9e37_79b1;
-    const BYTES: usize = size_of::<usize>();
-    let ends = match (key.first_chunk::<BYTES>(), key.last_chunk::<BYTES>()) {
-        (Some(first), Some(last)) => {
-            usize::from_le_bytes(*first) ^ usize::from_le_bytes(*last).rotate_left(7)
-        }
-        _ => key.iter().fold(0, |bytes, byte| bytes << 8 | usize::from(*byte)),
-    };
-    (ends ^ key.len()).wrapping_mul(SPREAD) >> (usize::BITS / 2)
-}
-
 /// Finds rules, and counts those that were found.
 #[derive(Debug, Clone, Copy)]
 pub struct Decider<'a> {
@@ -263,7 +305,11 @@ pub struct Decider<'a> {
 
 impl Decider<'_> {
     /// What is done with an attribute that has this key; `None` without a rule.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "most keys have no rule, which a call costs more to find than two loads"
+    )]
+    #[inline(always)]
     pub fn decide(&self, key: &[u8]) -> Option<AttributeAction> {
         let Decision { rule, action } = self.keys.find(key)?;
         if let Some(matched) = self.matched.and_then(|matched| matched.get(rule)) {

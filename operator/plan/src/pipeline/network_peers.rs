@@ -62,22 +62,28 @@ fn check(peer: &NetworkPolicyPeer, at: &str, found: &mut Violations) {
     }
 }
 
-/// Adds the servers that `egressTo` cannot allow: their address is of IPv4, and all peers are ranges of IPv6, or the other way round. A server
-/// with a name may have addresses of both.
+/// Adds servers of which `egressTo` can allow none: their addresses are of IPv4, and all peers are ranges of IPv6, or the other way round. A
+/// server with a name may have addresses of both.
 fn check_families(peers: &[NetworkPolicyPeer], spec: &TracePipelineSpec, found: &mut Violations) {
     let of_range = |peer: &NetworkPolicyPeer| peer.ip_block.as_ref()?.cidr.parse::<IpNet>().ok();
     let ranges: Option<Vec<IpNet>> = peers.iter().map(of_range).collect();
-    let Some(ranges) = ranges.filter(|ranges| !ranges.is_empty()) else { return };
+    let is_of_range =
+        |address: IpAddr| ranges.iter().flatten().any(|range| range.addr().is_ipv4() == address.is_ipv4());
+    let is_allowed = |server: &String| address_of(server).is_none_or(is_of_range);
     let (kafka, sink) = (&spec.source.kafka, &spec.sink.clickhouse);
-    let brokers = kafka.bootstrap_servers.iter().map(|server| ("source.kafka.bootstrapServers", server));
-    let endpoints = sink.endpoints.iter().chain(sink.shards.iter().flat_map(|shard| &shard.endpoints));
-    for (field, server) in brokers.chain(endpoints.map(|server| ("sink.clickhouse", server))) {
-        let Some(address) = address_of(server) else { continue };
-        let is_of_family = |range: &IpNet| range.addr().is_ipv4() == address.is_ipv4();
-        let (its, other) = if address.is_ipv4() { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
-        found.add_if(!ranges.iter().any(is_of_family), "spec.networkPolicy.egressTo", || {
-            format!("{server:?} of {field} is an address of {its}, and every ipBlock is of {other}: add one of {its}")
-        });
+    let shards = sink.shards.iter().map(|shard| ("sink.clickhouse.shards", &shard.endpoints));
+    let alone = [
+        ("source.kafka.bootstrapServers", &kafka.bootstrap_servers),
+        ("sink.clickhouse.endpoints", &sink.endpoints),
+    ];
+    for (field, servers) in alone.into_iter().chain(shards) {
+        let is_cut_off =
+            ranges.as_ref().is_some_and(|ranges| !ranges.is_empty()) && !servers.iter().any(is_allowed);
+        if let Some(server) = servers.first().filter(|_| is_cut_off) {
+            let message =
+                format!("no ipBlock is of the address family of {server:?} in {field}: add one that is");
+            found.add("spec.networkPolicy.egressTo", message);
+        }
     }
 }
 
@@ -172,29 +178,31 @@ mod tests {
 
     #[test]
     fn a_server_of_the_other_family_than_all_ranges_is_a_violation() {
-        let spec = |broker: &str, peers: Value| -> TracePipelineSpec {
+        let spec = |brokers: &str, peers: Value| -> TracePipelineSpec {
+            let brokers: Vec<&str> = brokers.split(',').collect();
             serde_json::from_value(json!({
-                "source": {"kafka": {"bootstrapServers": [broker], "topics": ["spans"]}},
-                "sink": {"clickhouse": {"endpoints": ["http://10.0.0.1:8123/", "http://clickhouse:8123"]}},
+                "source": {"kafka": {"bootstrapServers": brokers, "topics": ["spans"]}},
+                "sink": {"clickhouse": {"endpoints": ["http://10.0.0.1:8123/"]}},
                 "networkPolicy": {"egressTo": peers},
             }))
             .unwrap()
         };
         let (v4, v6) = (json!({"ipBlock": {"cidr": "10.0.0.0/8"}}), json!({"ipBlock": {"cidr": "::/0"}}));
         let pods = json!({"podSelector": {}});
-        for (broker, peers, servers) in [
+        for (brokers, peers, servers) in [
             ("[2001:db8::1]:9092", json!([v4]), vec!["[2001:db8::1]:9092"]),
             ("kafka:9092", json!([v6]), vec!["http://10.0.0.1:8123/"]),
             ("10.0.0.2:9092", json!([v6]), vec!["10.0.0.2:9092", "http://10.0.0.1:8123/"]),
+            ("10.0.0.2:9092,kafka:9092", json!([v6]), vec!["http://10.0.0.1:8123/"]),
             ("[2001:db8::1]:9092", json!([v4, v6]), vec![]),
             ("[2001:db8::1]:9092", json!([v4, pods]), vec![]),
             ("[2001:db8::1]:9092", json!([]), vec![]),
         ] {
             let mut found = Violations::default();
-            NetworkPeers::of(&spec(broker, peers.clone()), &mut found).unwrap();
+            NetworkPeers::of(&spec(brokers, peers.clone()), &mut found).unwrap();
             let words = found.to_string();
-            assert_eq!(words.matches("every ipBlock is of").count(), servers.len(), "{peers}: {words}");
-            assert!(servers.iter().all(|server| words.contains(&format!("{server:?} of s"))), "{words}");
+            assert_eq!(words.matches("no ipBlock is of").count(), servers.len(), "{peers}: {words}");
+            assert!(servers.iter().all(|server| words.contains(&format!("{server:?} in s"))), "{words}");
         }
     }
 

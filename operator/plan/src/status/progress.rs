@@ -76,20 +76,20 @@ impl Progress {
                 .or_else(|| volumes::out_of_reach(pipeline, observed))
                 .or_else(|| volumes::replacing(pipeline, observed))
                 .or_else(|| Self::of_workload(plan, observed, now))
+                .or_else(|| silent::unanswered(pipeline, observed))
                 .or_else(|| readers::missing(pipeline, plan, observed))
                 .or_else(|| volumes::growing(pipeline, plan, observed))
                 .or_else(|| Self::of_inserts(pipeline, observed))
                 .or_else(|| Self::of_messages(pipeline, observed, now))
-                .or_else(|| silent::unanswered(pipeline, observed))
                 .or_else(|| edge::not_ready(pipeline, plan, observed))
                 .unwrap_or_else(|| Self::done(pipeline, plan, observed))
-                .with_unread(observed),
+                .with_unread(pipeline, observed),
         }
     }
 
     /// The same, with the partitions that have no reader meanwhile: a pipeline on its way may stay there for long.
-    fn with_unread(self, observed: &Observed) -> Self {
-        let Some(words) = readers::meanwhile(observed) else { return self };
+    fn with_unread(self, pipeline: &TracePipeline, observed: &Observed) -> Self {
+        let Some(words) = readers::meanwhile(pipeline, observed) else { return self };
         let with = |message: String| format!("{message}; {words}");
         match self {
             Self::Moving { reason, message } => Self::Moving { reason, message: with(message) },

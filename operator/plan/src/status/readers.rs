@@ -9,13 +9,17 @@ use crate::{
     pipeline::gateway_config,
     planned::Plan,
 };
-use sluice_crds::{TracePipeline, status::reason};
+use sluice_crds::{
+    TracePipeline,
+    status::{condition, reason},
+};
 
-/// Gateways run, and none of them reads some of the partitions. A new operator keeps the condition while it has just begun to count.
+/// Ends the words about partitions without a reader.
+const NO_READER: &str = "no reader";
+
+/// Gateways run, and none of them reads some of the partitions.
 pub(super) fn missing(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Progress> {
-    let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
-    let is_said = conditions.into_iter().any(|one| one.reason == reason::PARTITIONS_UNREAD);
-    let unread = observed.unread.as_ref().filter(|unread| is_said || unread.seconds >= UNREAD_SECONDS)?;
+    let unread = lasting(pipeline, observed)?;
     let group = gateway_config::consumer_group(plan.names(), &pipeline.spec);
     let message = format!(
         "{}: no gateway owns them. If this stays, another member of the consumer group has them: \
@@ -26,8 +30,16 @@ pub(super) fn missing(pipeline: &TracePipeline, plan: &Plan, observed: &Observed
 }
 
 /// The same in a few words, while something else is said of the pipeline.
-pub(super) fn meanwhile(observed: &Observed) -> Option<String> {
-    observed.unread.as_ref().filter(|unread| unread.seconds >= UNREAD_SECONDS).map(words)
+pub(super) fn meanwhile(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
+    lasting(pipeline, observed).map(words)
+}
+
+/// Partitions that have had no reader for long. A new operator keeps saying it while it has just begun to count.
+fn lasting<'a>(pipeline: &TracePipeline, observed: &'a Observed) -> Option<&'a UnreadSeen> {
+    let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
+    let is_said =
+        conditions.into_iter().any(|one| one.type_ == condition::READY && one.message.contains(NO_READER));
+    observed.unread.as_ref().filter(|unread| is_said || unread.seconds >= UNREAD_SECONDS)
 }
 
 fn words(UnreadSeen { partitions, of, named, .. }: &UnreadSeen) -> String {
@@ -37,5 +49,5 @@ fn words(UnreadSeen { partitions, of, named, .. }: &UnreadSeen) -> String {
         (named, 0) => format!(" ({named})"),
         (named, others) => format!(" ({named} and {others} more)"),
     };
-    format!("{partitions} of {} {} no reader{named}", plural(*of, "partition"), form(*of, "has", "have"))
+    format!("{partitions} of {} {} {NO_READER}{named}", plural(*of, "partition"), form(*of, "has", "have"))
 }

@@ -20,8 +20,7 @@ pub(super) fn unanswered(pipeline: &TracePipeline, observed: &Observed) -> Optio
     let said = conditions
         .into_iter()
         .find(|one| one.type_ == condition::READY && one.reason == reason::REPLICAS_NOT_READY);
-    // A pod has another address when it is made again.
-    let is_said = |silent: &SilentSeen| said.is_some_and(|said| said.message.contains(&silent.address));
+    let is_said = |silent: &SilentSeen| said.is_some_and(|said| said.message.contains(&in_words(silent)));
     let lasting = observed.silent.iter().filter(|silent| silent.seconds >= SILENT_SECONDS || is_said(silent));
     let lasting: Vec<&SilentSeen> = lasting.collect();
     let pods = named(lasting.iter().copied().map(in_words).collect())?;

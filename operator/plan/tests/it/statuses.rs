@@ -299,19 +299,22 @@ fn a_sink_that_is_not_as_it_must_be_is_waited_for() {
             ..well.clone()
         }
     };
-    for (facts, sink, schema) in [
-        (secret(SecretSeen::Missing), "False/SecretMissing", "True/Ok"),
-        (secret(lacking(KeyUse::Password)), "False/SecretIncomplete", "True/Ok"),
-        (failed("AuthFailed"), "False/AuthFailed", "False/AuthFailed"),
-        (failed("Timeout"), "False/Timeout", "False/Timeout"),
-        (failed("TableMissing"), "True/Ok", "False/TableMissing"),
-        (failed("ColumnMismatch"), "True/Ok", "False/ColumnMismatch"),
-        (failed("JobFailed"), "Unknown/JobFailed", "False/JobFailed"),
-    ] {
-        let status = said(&pipeline, &facts);
+    let check = |facts: &Observed, sink: &str, schema: &str| {
+        let status = said(&pipeline, facts);
         assert_eq!(summary(&status), ["False/SinkUnavailable", "True/Waiting", "False/Ok"], "{sink}");
         let of = |kind| format!("{}/{}", condition(&status, kind).status, condition(&status, kind).reason);
         assert_eq!((of("SinkReachable").as_str(), of("SchemaReady").as_str()), (sink, schema));
+    };
+    check(&secret(SecretSeen::Missing), "False/SecretMissing", "True/Ok");
+    check(&secret(lacking(KeyUse::Password)), "False/SecretIncomplete", "True/Ok");
+    for (reason, sink) in [
+        ("AuthFailed", "False/AuthFailed"),
+        ("Timeout", "False/Timeout"),
+        ("TableMissing", "True/Ok"),
+        ("ColumnMismatch", "True/Ok"),
+        ("JobFailed", "Unknown/JobFailed"),
+    ] {
+        check(&failed(reason), sink, &format!("False/{reason}"));
     }
 }
 

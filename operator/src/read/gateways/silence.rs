@@ -18,7 +18,10 @@ pub fn hear(
 ) -> Vec<SilentSeen> {
     let mut before = std::mem::take(since);
     let mut silent = Vec::new();
-    for gateway in gateways.iter().filter(|gateway| gateway.is_ready) {
+    let mut ready: Vec<&Gateway> = gateways.iter().filter(|gateway| gateway.is_ready).collect();
+    // The cache of pods has no order, and a message with another order is a write.
+    ready.sort_unstable_by_key(|gateway| gateway.ordinal);
+    for gateway in ready {
         let known = before.remove(gateway);
         let said = look.and_then(|look| Some((look.at, &look.of(gateway)?.report)));
         let (seconds, refusal) = match said {

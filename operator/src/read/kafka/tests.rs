@@ -161,7 +161,7 @@ fn a_connection_that_comes_to_nothing_is_told_in_the_same_words_each_time() {
             scope.spawn(move || {
                 let client = client_of(&without_tls(speaks), &tls);
                 let asked =
-                    || client.partitions("spans", Instant::now() + Duration::from_secs(3)).unwrap_err();
+                    || client.partitions("spans", Instant::now() + Duration::from_secs(6)).unwrap_err();
                 let found = [asked(), asked()];
                 assert_eq!(found[0].to_string(), found[1].to_string());
                 assert_eq!((found[0].code(), found[0].is_cut_handshake()), (Some(code), is_cut), "{found:?}");
