@@ -3,13 +3,14 @@
 
 use crate::{
     broker::{MESSAGE_BYTES_MAX, Topic},
+    front::Front,
     messages::{attribute, message, span, string},
     server::Database,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_gateway::exit_codes::EXIT_UNAVAILABLE;
 use sluice_gateway_config::{
-    ByteSize, Duration as Limit, GatewayConfig, LogFormat, QueueMode, Schema, parse,
+    ByteSize, Duration as Limit, GatewayConfig, LogFormat, QueueMode, SESSION_SECONDS, Schema, parse,
 };
 use std::{
     fs::{self, File},
@@ -166,12 +167,18 @@ impl Gateway {
         }
     }
 
-    /// The sum of a metric over its labels; none while nobody answers.
-    pub async fn metric(&self, name: &str) -> Option<f64> {
+    /// The answer to a request; none while nobody answers.
+    async fn ask(&self, request: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.listens()?).await.ok()?;
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.ok()?;
+        stream.write_all(format!("{request} HTTP/1.0\r\n\r\n").as_bytes()).await.ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await.ok()?;
+        Some(text)
+    }
+
+    /// The sum of a metric over its labels; none while nobody answers.
+    pub async fn metric(&self, name: &str) -> Option<f64> {
+        let text = self.ask("GET /metrics").await?;
         let of_name = text
             .lines()
             .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])));
@@ -198,6 +205,32 @@ async fn one_that_is_told_to_end_ends_with_0_and_has_committed_what_is_in() {
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.ends().await, 0, "{}", gateway.said());
     assert_eq!((scene.topic.committed(), scene.database.count().await), (vec![Some(3)], rows(3)));
+    scene.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_ends_while_it_drains_leaves_its_partitions_to_others_before_its_session_is_over() {
+    let scene = Scene::open("ends_in_drain", 2).await;
+    let server = Front::without_summary(scene.database.authority()).await;
+    let mut leaving = scene.start("gateway-1", |config| {
+        config.sink.clickhouse.endpoints = vec![server.url.clone()];
+        config.shutdown.deadline = Limit::secs(1);
+    });
+    leaving.wait_metric(PARTITIONS_OWNED, 2.0).await;
+    // So what it reads is not in when it ends.
+    drop(server);
+    scene.produce(0, 3);
+    leaving.wait_metric(SPANS_READ, spans(3)).await;
+    let answer = leaving.ask("POST /drain").await.unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    leaving.signal(Signal::TERM);
+    assert_eq!(leaving.ends().await, 1, "what it has read is not in: {}", leaving.said());
+    let mut staying = scene.start("gateway-0", |_| {});
+    // After the session of the one that has ended, it would have them in any case.
+    let given = staying.wait_metric(PARTITIONS_OWNED, 2.0).await;
+    assert!(given < Duration::from_secs(u64::from(SESSION_SECONDS) / 2), "{given:?}: {}", leaving.said());
+    scene.wait_until_committed(|offsets| offsets[0] == Some(3)).await;
+    assert_eq!(scene.database.count().await, rows(3));
     scene.close().await;
 }
 

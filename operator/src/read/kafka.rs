@@ -38,6 +38,9 @@ use std::{
 const EVENTS_DRAINED_MAX: usize = 1_000;
 /// How long events are dropped at a time. With no time at all rdkafka returns after one event that is no error, and leaves those after it.
 const EVENTS_WAIT: Duration = Duration::from_millis(1);
+/// How long to wait for the reason of a lost connection: librdkafka may fail the request before it tells why. Chosen: many times what one
+/// thread needs to tell another.
+const REASON_WAIT: Duration = Duration::from_millis(250);
 /// What librdkafka says when a connection ends during its TLS handshake (`rd_kafka_transport_ssl_handshake`), with the code of a lost connection.
 const IN_HANDSHAKE: &str = "SSL handshake failed";
 /// What librdkafka says when a broker closes a connection: one that wants TLS, or a login, closes it at the first request.
@@ -287,6 +290,11 @@ impl Client {
     /// `otherwise`.
     fn refused(&self, otherwise: Error) -> Error {
         self.drain();
+        let is_lost = otherwise.code() == Some(RDKafkaErrorCode::BrokerTransportFailure);
+        let until = Instant::now() + REASON_WAIT;
+        while is_lost && self.consumer.context().refused().is_none() && Instant::now() < until {
+            self.drain();
+        }
         if let Some(source) = self.renewal.overdue() {
             return self.no_token(source);
         }

@@ -399,10 +399,6 @@ fn warn_once(last: &mut Option<RDKafkaErrorCode>, error: &KafkaError, topics: &[
 }
 
 #[cfg(test)]
-#[path = "consumer_leaving_tests.rs"]
-mod leaving_tests;
-
-#[cfg(test)]
 mod tests {
     use super::*;
 
