@@ -57,6 +57,7 @@ impl Port {
 mod tests {
     use std::io::ErrorKind;
     use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -70,6 +71,11 @@ mod tests {
             let server = TcpListener::bind(port.address()).unwrap();
             TcpStream::connect(port.address()).unwrap();
             drop(server);
+            // A program that another test starts meanwhile has the listener, too, until it is executed.
+            let closed = Instant::now();
+            while TcpStream::connect(port.address()).is_ok() {
+                assert!(closed.elapsed() < Duration::from_secs(10), "somebody still listens");
+            }
             assert_eq!(refused(&port.address()), ErrorKind::ConnectionRefused);
         }
         let other = TcpSocket::new_v4().unwrap();

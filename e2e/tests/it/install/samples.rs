@@ -84,7 +84,7 @@ async fn apply_connected(namespace: &Namespace) -> Result<()> {
                 condition(&status, kind).is_some_and(|said| {
                     said.reason == reason::SECRET_MISSING
                         && secrets.iter().any(|secret| said.message.contains(secret))
-                        && said.message.ends_with("(from the TraceConnection \"main\")")
+                        && said.message.contains(" of the TraceConnection \"main\")")
                 })
             };
             let is_told = says(kind::SOURCE_REACHABLE, ["kafka-ca", "kafka-user"])
