@@ -7,7 +7,7 @@ use std::error::Error;
 
 use crate::tls::{advice, tls_error};
 
-/// The error and all its causes, joined by colons; after a TLS failure with advice.
+/// The error and all its causes, joined by colons; with advice after a TLS failure, and if what answers is no server of HTTP.
 pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -20,6 +20,65 @@ pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
         // An I/O error displays the error inside it, so rustls' own words are already in the text.
         text.push_str("; ");
         text.push_str(advice(tls));
+    } else if let Some(advice) = of_protocol(error) {
+        text.push_str("; ");
+        text.push_str(advice);
     }
     text
+}
+
+/// What a user should check if a connection ended as one to a listener of another protocol does.
+fn of_protocol(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    let error = of_http(error)?;
+    if error.is_parse() {
+        Some("what listens there does not answer in HTTP: for a listener of TLS, write https in the endpoint")
+    } else if error.is_incomplete_message() {
+        Some(
+            "what listens there closed the connection without an answer: a listener that wants TLS (write https in the endpoint), one of \
+             another protocol, or a proxy without a server",
+        )
+    } else {
+        None
+    }
+}
+
+fn of_http<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a hyper::Error> {
+    error.downcast_ref().or_else(|| of_http(error.source()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::endpoint::{Credentials, Endpoint};
+    use crate::probe::Probe;
+    use crate::tls::Tls;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn a_listener_of_another_protocol_is_told_from_one_that_is_away() {
+        // A TLS server's alert about a handshake that is none.
+        for (answer, words) in
+            [(&[0x15, 3, 3, 0, 2, 2, 10][..], "does not answer in HTTP"), (&[], "without an answer")]
+        {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let endpoint = Endpoint::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+            let credentials = Credentials { user: "u".into(), password: "p".into(), token: None };
+            let probe = Probe::new(&endpoint, &credentials, "otel", &Tls::unused()).unwrap();
+            let answers = async {
+                loop {
+                    let (mut stream, _) = listener.accept().await.unwrap();
+                    let mut head = Vec::new();
+                    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+                        assert_ne!(stream.read_buf(&mut head).await.unwrap(), 0);
+                    }
+                    stream.write_all(answer).await.unwrap();
+                }
+            };
+            let error = tokio::select! {
+                () = answers => unreachable!("it listens on"),
+                found = probe.describe("t") => found.unwrap_err().to_string(),
+            };
+            assert!(error.contains(words) && error.contains("write https"), "{error}");
+        }
+    }
 }
