@@ -4,6 +4,7 @@
 //! and the probe, when a connection fails.
 
 use std::error::Error;
+use std::io::{self, ErrorKind};
 
 use crate::tls::{advice, tls_error};
 
@@ -29,21 +30,25 @@ pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
 
 /// What a user should check if a connection ended as one to a listener of another protocol does.
 fn of_protocol(error: &(dyn Error + 'static)) -> Option<&'static str> {
-    let error = of_http(error)?;
-    if error.is_parse() {
+    let is_parse = cause_of::<hyper::Error>(error).is_some_and(hyper::Error::is_parse);
+    let is_incomplete = cause_of::<hyper::Error>(error).is_some_and(hyper::Error::is_incomplete_message);
+    let is_reset =
+        cause_of::<io::Error>(error).is_some_and(|error| error.kind() == ErrorKind::ConnectionReset);
+    if is_parse {
         Some("what listens there does not answer in HTTP: for a listener of TLS, write https in the endpoint")
-    } else if error.is_incomplete_message() {
+    } else if is_incomplete || is_reset {
         Some(
-            "what listens there closed the connection without an answer: a listener that wants TLS (write https in the endpoint), one of \
-             another protocol, or a proxy without a server",
+            "what listens there closed the connection without an answer: a server that ended, a listener that wants TLS (write https in \
+             the endpoint), one of another protocol, or a proxy without a server",
         )
     } else {
         None
     }
 }
 
-fn of_http<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a hyper::Error> {
-    error.downcast_ref().or_else(|| of_http(error.source()?))
+/// The first of the causes that is an error of this type.
+fn cause_of<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    error.downcast_ref().or_else(|| cause_of(error.source()?))
 }
 
 #[cfg(test)]

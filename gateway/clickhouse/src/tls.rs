@@ -169,6 +169,13 @@ pub(crate) fn advice(error: &rustls::Error) -> &'static str {
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => "the server's certificate is not valid for the endpoint's host",
+        // webpki's name for it; rustls carries it as an error of another library.
+        Error::InvalidCertificate(CertificateError::Other(other))
+            if other.to_string().contains("CaUsedAsEndEntity") =>
+        {
+            "the server shows the certificate of an authority as its own: give it one with basicConstraints CA:FALSE, and the authority \
+             that signed it to tls.caFile"
+        }
         Error::InvalidCertificate(
             CertificateError::Expired
             | CertificateError::ExpiredContext { .. }

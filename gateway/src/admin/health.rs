@@ -130,7 +130,13 @@ impl Status {
             return vec![why];
         }
         let Some(stats) = self.consumer.get().filter(|stats| stats.joined.load(Ordering::Acquire)) else {
-            return vec!["the consumer group has not assigned partitions yet".to_owned()];
+            let unconnected = self.consumer.get().and_then(|stats| stats.unconnected());
+            let why = unconnected.map_or_else(String::new, |why| {
+                format!(
+                    ": {why}; check that pods can reach the addresses that the brokers announce (advertised.listeners)"
+                )
+            });
+            return vec![format!("the consumer group has not assigned partitions yet{why}")];
         };
         if stats.outside_since().is_some_and(|since| since.elapsed() > OUTSIDE_MAX) {
             let seconds = OUTSIDE_MAX.as_secs();

@@ -57,7 +57,7 @@ impl Running {
             // What was not synced says only that blocks are inserted. The next start may send them again, under the same tokens.
             tracing::warn!(
                 seconds = CLOSE_WAIT.as_secs(),
-                "the queue volume did not sync in time; no block is on it"
+                "the queue volume did not sync in time; it holds no block"
             );
         } else if !is_closed {
             anyhow::bail!(

@@ -67,7 +67,7 @@ pub enum Error {
     #[error("cannot connect to Kafka at {brokers}: {reason}")]
     Refused {
         brokers: String,
-        /// librdkafka's code: TLS, authentication, or a connection that the broker closed or did not answer.
+        /// librdkafka's code: TLS, authentication, or a connection that the broker closed, did not answer or does not accept.
         code: RDKafkaErrorCode,
         reason: String,
     },
@@ -105,7 +105,7 @@ impl Error {
 
     /// Whether the last connection ended during its TLS handshake: the listener speaks no TLS, or its broker is going away.
     pub fn is_cut_handshake(&self) -> bool {
-        matches!(self, Self::Refused { reason, .. } if self.is_closed() && reason.contains(IN_HANDSHAKE))
+        matches!(self, Self::Refused { reason, .. } if self.is_closed() && is_in_handshake(reason))
     }
 
     /// Whether the broker closed the last connection without a reason.
@@ -142,12 +142,18 @@ impl Silent {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A broker has closed a connection, or does not answer on it. That hides nothing that another one has refused, and what the first one
-    /// did stays until it has not done so for long.
+    /// A connection ended without a refusal: a broker closed it or does not answer on it, or it could not be made. That hides nothing that
+    /// another broker has refused, and what was first stays until it has not happened for long: brokers may do different things.
     fn note_ended(&self, code: RDKafkaErrorCode, reason: &str) {
         let mut refused = self.refused();
-        if refused.as_ref().is_none_or(|before| before.code == code || !before.is_recent()) {
-            *refused = Some(Refusal::now(code, reason, refused.take()));
+        match &mut *refused {
+            // An end within the TLS handshake says more than the same end without a word of it.
+            Some(before) if before.is_recent() && (before.code != code || !is_in_handshake(reason)) => {
+                if before.code == code {
+                    before.at = Instant::now();
+                }
+            }
+            _ => *refused = Some(Refusal::now(code, reason, refused.take())),
         }
     }
 }
@@ -167,20 +173,20 @@ impl ClientContext for Silent {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        use RDKafkaErrorCode::{Authentication, BrokerTransportFailure, SSL, SaslAuthenticationFailed};
+        use RDKafkaErrorCode::{
+            Authentication, BrokerTransportFailure, Resolve, SSL, SaslAuthenticationFailed,
+        };
         match error.rdkafka_error_code() {
             Some(code @ (SSL | Authentication | SaslAuthenticationFailed)) => {
                 let mut refused = self.refused();
                 *refused = Some(Refusal::now(code, reason, refused.take()));
             }
-            Some(code @ BrokerTransportFailure) if reason.contains(IN_HANDSHAKE) => {
+            Some(code @ BrokerTransportFailure) if is_in_handshake(reason) => {
                 self.note_ended(code, reason);
             }
-            // It cannot be connected to any more.
-            Some(BrokerTransportFailure) => {
-                let mut refused = self.refused();
-                *refused = refused.take().filter(|before| !is_of_no_answer(before.code));
-            }
+            // The name is unknown, or nobody listens.
+            Some(code @ Resolve) => self.note_ended(code, reason),
+            Some(BrokerTransportFailure) => self.note_ended(RDKafkaErrorCode::AllBrokersDown, reason),
             _ => {}
         }
     }
@@ -318,9 +324,8 @@ impl Client {
     }
 }
 
-/// Whether a connection ended without an answer of the broker: it closed the connection, or was silent.
-fn is_of_no_answer(code: RDKafkaErrorCode) -> bool {
-    matches!(code, RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::OperationTimedOut)
+fn is_in_handshake(reason: &str) -> bool {
+    reason.contains(IN_HANDSHAKE)
 }
 
 /// Whether a listener accepted a connection and did not answer on it.

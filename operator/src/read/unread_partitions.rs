@@ -1,7 +1,7 @@
 //! Counts partitions that no gateway reads, and since when: the partitions in Kafka minus those that gateways report as their own.
 //!
 //! The number is known only if each running gateway has reported: a silent one may own any partition. A gateway that does not run reads nothing,
-//! also while the group keeps partitions for it. The partitions are named as well if each gateway names all that it owns.
+//! also while the group keeps partitions for it, and so does one that drains. The partitions are named as well if each gateway names all that it owns.
 
 use super::{
     gateways::{Gateway, looks::Look},
@@ -10,6 +10,7 @@ use super::{
 use crate::world::memory::{Key, Memory, UnreadMemory};
 use k8s_openapi::api::core::v1::Pod;
 use sluice_plan::{
+    drain::undrain::Says,
     observed::{SILENT_SECONDS, UNREAD_NAMED_MAX, UnreadSeen},
     pods::is_running,
 };
@@ -92,10 +93,14 @@ fn owned(pods: &[Pod], look: &Look) -> Owned {
         let Some(said) = said.filter(|said| said.gateway.is_ready == gateway.is_ready) else {
             return Owned::Later;
         };
+        let sum = owned.get_or_insert_with(|| Partitions { count: 0, named: Some(BTreeSet::new()) });
+        // It has stopped reading, and owns its partitions until it is empty.
+        if said.says == Says::Drains {
+            continue;
+        }
         let Some(numbers) = said.report.as_ref().ok().and_then(|report| report.numbers.as_ref().ok()) else {
             return Owned::Unknown;
         };
-        let sum = owned.get_or_insert_with(|| Partitions { count: 0, named: Some(BTreeSet::new()) });
         sum.count = sum.count.saturating_add(numbers.partitions_owned);
         sum.named = sum.named.take().zip(numbers.named()).map(|(mut named, own)| {
             named.extend(own.iter().cloned());
@@ -107,7 +112,35 @@ fn owned(pods: &[Pod], look: &Look) -> Owned {
 
 #[cfg(test)]
 mod tests {
+    use super::super::gateways::{
+        Absence,
+        looks::Said,
+        sample::report::{Report, tests::exported},
+    };
     use super::*;
+    use serde_json::json;
+    use sluice_plan::Moment;
+    use std::time::Duration;
+
+    #[test]
+    fn a_gateway_that_drains_reads_none_of_what_it_owns() {
+        let pod = json!({"metadata": {"namespace": "tracing", "name": "prod-gateway-1", "uid": "one"}, "status": {
+            "podIP": "10.0.0.1", "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "state": {"running": {}}}]}});
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let count = |says| {
+            let gateway = Gateway::of(&pod).unwrap();
+            let (absence, report) = (Absence::None, Ok(Report::of(&exported())));
+            let said = vec![Said { gateway, after: Duration::ZERO, absence, says, report }];
+            match owned(std::slice::from_ref(&pod), &Look { at: Moment(0), said }) {
+                Owned::Partitions(owned) => owned.count,
+                Owned::Unknown | Owned::Later => panic!("it has answered"),
+            }
+        };
+        assert!(count(Says::TakesPart) > 0);
+        assert_eq!(count(Says::Drains), 0);
+    }
 
     #[test]
     fn partitions_without_a_reader_are_named_if_they_are_as_many_as_were_counted() {

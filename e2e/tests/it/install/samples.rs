@@ -128,13 +128,14 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
     if !of_sink.is_empty() {
         check(kind::SINK_REACHABLE, Some(reason::SECRET_MISSING), &of_sink);
     }
-    // Without a Secret it lacks the topic, or a login of the operator's own.
-    let topics = spec.source.kafka.topics.iter().map(String::as_str);
-    let topics: Vec<&str> = topics.chain(own_login(spec)).collect();
+    // Without a Secret it lacks the broker, the topic, or a login of the operator's own.
+    let kafka = &spec.source.kafka;
+    let lacked = kafka.topics.iter().chain(&kafka.bootstrap_servers).map(String::as_str);
+    let lacked: Vec<&str> = lacked.chain(own_login(spec)).collect();
     let lacks_source = condition(status, kind::SOURCE_REACHABLE).is_some_and(|said| said.status == "False");
     let mut first = match (lacks_source, of_source.is_empty()) {
         (true, false) => of_source,
-        (true, true) => topics,
+        (true, true) => lacked,
         (false, _) => of_sink,
     };
     // A cluster may have it.

@@ -163,10 +163,14 @@ fn tls_advice(tls: Option<&Tls>) -> String {
 mod tests {
     use super::*;
     use crate::ground::settings::tests::kafka;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     fn sasl(mechanism: SaslMechanism) -> Sasl {
+        // A file of each call: another test may read it while this one writes.
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
         let file = |name: &str, content: &str| {
-            let path = std::env::temp_dir().join(format!("sluice-{name}-{}", std::process::id()));
+            let path = std::env::temp_dir().join(format!("sluice-{name}-{}-{call}", std::process::id()));
             std::fs::write(&path, content).unwrap();
             path.to_str().unwrap().to_owned()
         };

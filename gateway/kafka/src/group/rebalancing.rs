@@ -332,6 +332,12 @@ impl ClientContext for Rebalancing {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        if matches!(
+            error.rdkafka_error_code(),
+            Some(RDKafkaErrorCode::BrokerTransportFailure | RDKafkaErrorCode::Resolve)
+        ) {
+            self.stats.fails_to_connect(reason);
+        }
         // If a broker rejects TLS or the password, librdkafka reports that before all brokers count as down. That reason is the one to
         // log.
         let away = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown)
@@ -345,6 +351,9 @@ impl ClientContext for Rebalancing {
 
     fn stats(&self, statistics: Statistics) {
         let up = statistics.brokers.values().any(|broker| broker.nodeid >= 0 && broker.state == "UP");
+        if up {
+            self.stats.connects();
+        }
         if up && !self.reachable.swap(true, Ordering::Relaxed) {
             tracing::info!("a Kafka broker can be reached again");
         }

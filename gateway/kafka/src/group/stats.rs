@@ -84,6 +84,8 @@ pub struct ConsumerStats {
     last_poll_millis: AtomicU64,
     /// Whether the group has given this member an assignment, even an empty one.
     pub joined: AtomicBool,
+    /// Why a connection failed, while no broker can be reached: the first reason, so that a status with it stays the same.
+    unconnected: Mutex<Option<String>>,
     pub partitions_owned: AtomicI64,
     /// Assignments and revocations.
     pub rebalances: AtomicU64,
@@ -123,6 +125,7 @@ impl Default for ConsumerStats {
             started: Instant::now(),
             last_poll_millis: AtomicU64::new(0),
             joined: AtomicBool::new(false),
+            unconnected: Mutex::default(),
             is_topic_compacted: AtomicBool::new(false),
             partitions_owned: AtomicI64::new(0),
             rebalances: AtomicU64::new(0),
@@ -169,6 +172,21 @@ impl ConsumerStats {
         if phase != Phase::Member {
             *locked(&self.outside_since) = None;
         }
+    }
+
+    /// Why a connection to a broker failed, while none can be reached.
+    pub fn unconnected(&self) -> Option<String> {
+        locked(&self.unconnected).clone()
+    }
+
+    /// Keeps the first reason. It is without the time that the try took, which differs each time.
+    pub(crate) fn fails_to_connect(&self, reason: &str) {
+        let reason = reason.split_once(" (after ").map_or(reason, |(reason, _)| reason);
+        locked(&self.unconnected).get_or_insert_with(|| reason.to_owned());
+    }
+
+    pub(crate) fn connects(&self) {
+        *locked(&self.unconnected) = None;
     }
 
     /// Sets the tokens that this process logs in with.
@@ -275,6 +293,19 @@ mod tests {
         assert_eq!(stats.outside_since(), Some(later));
         stats.enter(Phase::Draining);
         assert_eq!(stats.outside_since(), None, "it is about to leave");
+    }
+
+    #[test]
+    fn the_first_reason_of_a_failed_connection_stays_until_a_broker_is_reached() {
+        let stats = ConsumerStats::default();
+        stats.fails_to_connect(
+            "a:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 3ms in state CONNECT)",
+        );
+        stats.fails_to_connect("b:9092/2: Failed to resolve 'b:9092'");
+        let kept = "a:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused";
+        assert_eq!(stats.unconnected().as_deref(), Some(kept));
+        stats.connects();
+        assert_eq!(stats.unconnected(), None);
     }
 
     #[test]

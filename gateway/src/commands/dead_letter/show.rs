@@ -91,6 +91,10 @@ fn decoded(value: &[u8]) -> String {
 
 /// What a value is that is no protobuf: what its producer writes instead.
 fn not_protobuf(value: &[u8]) -> &'static str {
+    // RFC 1952 and RFC 8878.
+    if value.starts_with(&[0x1F, 0x8B]) || value.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]) {
+        return "  the value is compressed with gzip or zstd: let the Kafka client compress (compression.type), not the value\n";
+    }
     let is_control = |char: char| char.is_control() && !char.is_whitespace();
     let Some(text) = std::str::from_utf8(value).ok().filter(|text| !text.contains(is_control)) else {
         return "";
@@ -165,6 +169,7 @@ mod tests {
             (b" {\"resourceSpans\":[]}", "looks like JSON"),
             (b"\x0a\x00span", ""),
             (b"\xff\xfe", ""),
+            (b"\x1f\x8b\x08", "is compressed with gzip or zstd"),
             (b"", ""),
         ] {
             let told = not_protobuf(value);

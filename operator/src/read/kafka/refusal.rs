@@ -19,7 +19,7 @@ const REFUSED_SECONDS_MAX: u64 = 60;
 pub(super) struct Refusal {
     /// When librdkafka last reported it.
     pub at: Instant,
-    /// TLS, authentication, or a connection that the broker closed or did not answer.
+    /// TLS, authentication, or a connection that the broker closed, did not answer or does not accept.
     pub code: RDKafkaErrorCode,
     /// librdkafka's text without its varying end.
     pub reason: String,

@@ -202,6 +202,22 @@ fn without_tls(speaks: fn(&mut TcpStream)) -> String {
 }
 
 #[test]
+fn why_no_connection_can_be_made_is_told_in_the_same_words_each_time() {
+    // The port of a listener that is gone.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for (address, words) in [
+        (address.as_str(), "Connection refused"),
+        ("broker.invalid:9092", "Failed to resolve 'broker.invalid:9092'"),
+    ] {
+        let client = client_of(address, &json!(null));
+        let asked = || client.partitions("spans", Instant::now() + Duration::from_secs(6)).unwrap_err();
+        let found = [asked(), asked()];
+        assert!(found[0].to_string().contains(words) && !found[0].is_closed(), "{found:?}");
+        assert_eq!(found[0].to_string(), found[1].to_string());
+    }
+}
+
+#[test]
 fn a_listener_that_accepted_no_connection_is_not_silent() {
     for (reason, expected) in [
         (
