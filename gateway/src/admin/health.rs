@@ -133,7 +133,7 @@ impl Status {
             let unconnected = self.consumer.get().and_then(|stats| stats.unconnected());
             let why = unconnected.map_or_else(String::new, |why| {
                 format!(
-                    ": {why}; check that pods can reach the addresses that the brokers announce (advertised.listeners)"
+                    ": {why}; check that pods can reach this address, which may be one that a broker announces (advertised.listeners)"
                 )
             });
             return vec![format!("the consumer group has not assigned partitions yet{why}")];

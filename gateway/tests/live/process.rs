@@ -167,7 +167,7 @@ impl Gateway {
         }
     }
 
-    /// The answer to a request; none while nobody answers.
+    /// The answer to a request; none while it accepts no connection.
     async fn ask(&self, request: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.listens()?).await.ok()?;
         stream.write_all(format!("{request} HTTP/1.0\r\n\r\n").as_bytes()).await.ok()?;

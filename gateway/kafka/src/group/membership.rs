@@ -16,13 +16,13 @@
 //! partitions until the session times out (45 s). With the new protocol (KIP-848), an unsubscribed static member is treated like a closed
 //! one (member epoch -2): its partitions move when the session has timed out. So a gateway is a dynamic member there.
 //!
-//! A process that is told to end while it is asked to drain leaves the group as well ([`Membership::leave_for_good`]), in every phase: its pod
-//! is on its way out, and each partition of a static member that has ended waits for the end of its session. So does every rebalance, and
-//! with it partitions that other gateways gave back.
+//! A process that gets a signal to end while it is asked to drain leaves the group as well ([`Membership::leave_for_good`]), in every phase:
+//! its pod is on its way out, and each partition of a static member that has ended waits for the end of its session. So does every rebalance,
+//! and with it partitions that other gateways gave back.
 //!
 //! Limits: a drain waits for blocks in flight for at most [`crate::Limits::leave_wait`]. Blocks that are left then are given up; the next
-//! owner inserts them again under their tokens. A process that ends waits [`LEAVE_WAIT`] at most until librdkafka has made `LeaveGroup`. Closing the client sends it, and waits for the
-//! answer, five seconds at most.
+//! owner inserts them again under their tokens. A process that ends waits [`LEAVE_WAIT`] at most until librdkafka has made `LeaveGroup`.
+//! Closing the client sends it, and waits five seconds at most for the answer.
 
 use crate::group::{assignment::Remaining, consumer::Error, member_id::is_member, rebalancing::Rebalancing};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -37,8 +37,8 @@ use std::{
 /// How often the log says what a drain waits for.
 const SAY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a process that ends may take until librdkafka has made `LeaveGroup`. librdkafka only has to stop fetching before: a few milliseconds. Less
-/// than the main thread waits for the poll thread after the deadline (3 s). Chosen.
+/// How long a process that ends may take until librdkafka has made `LeaveGroup`. Before that, librdkafka only stops fetching, which takes a
+/// few milliseconds. Less than the main thread waits for the poll thread after the deadline (3 s). Chosen.
 const LEAVE_WAIT: Duration = Duration::from_secs(2);
 
 /// How long one poll may take meanwhile.

@@ -247,7 +247,7 @@ fn client_config(kafka: &Kafka) -> Result<ClientConfig, SecretFileError> {
     for (name, value) in probe_settings(kafka)? {
         config.set(name, value);
     }
-    // Closed connections are what a person asks about here; they are told at this level.
+    // A person asks why a connection ends: librdkafka writes a log line about that at this level.
     config.set("log.connection.close", "true").set_log_level(RDKafkaLogLevel::Info);
     Ok(config)
 }

@@ -92,7 +92,7 @@ impl Ends {
         }
     }
 
-    /// A hash of a key with these ends. Keys come from the config, so that nobody can choose those in the table.
+    /// A hash of a key with these ends. Keys in the table come from the config, so that no sender can choose them.
     #[inline]
     fn hash(self, len: usize) -> usize {
         // 2^64 divided by the golden ratio: Knuth's multiplicative hash.

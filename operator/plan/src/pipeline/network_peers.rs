@@ -62,7 +62,7 @@ fn check(peer: &NetworkPolicyPeer, at: &str, found: &mut Violations) {
     }
 }
 
-/// Adds servers of which `egressTo` can allow none: their addresses are of IPv4, and all peers are ranges of IPv6, or the other way round. A
+/// Adds lists of servers that `egressTo` cuts off whole: all addresses are of IPv4, and all peers are ranges of IPv6, or the other way round. A
 /// server with a name may have addresses of both.
 fn check_families(peers: &[NetworkPolicyPeer], spec: &TracePipelineSpec, found: &mut Violations) {
     let of_range = |peer: &NetworkPolicyPeer| peer.ip_block.as_ref()?.cidr.parse::<IpNet>().ok();

@@ -17,7 +17,7 @@ use sluice_crds::{
 /// Ends the words about partitions without a reader.
 const NO_READER: &str = "no reader";
 
-/// Gateways run, and none of them reads some of the partitions.
+/// Gateways run, and some of the partitions have no reader.
 pub(super) fn missing(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Progress> {
     let unread = lasting(pipeline, observed)?;
     let group = gateway_config::consumer_group(plan.names(), &pipeline.spec);
