@@ -6,8 +6,9 @@
 //!                         '---------'-- scenario ----------'
 //! ```
 //!
-//! Each run has its own servers ([`servers`]), so that faults affect nothing else. Scenarios observe the gateway's steps from outside, by
-//! what passes the fronts ([`kafka_front`], [`sink_front`]): the program has no hook for this.
+//! Each run has its own servers ([`servers`]), so that faults affect nothing else. With `--side-by-side`, each thread has servers and a folder
+//! of its own, and takes scenarios from one list ([`turns`]). Scenarios observe the gateway's steps from outside, by what passes the fronts
+//! ([`kafka_front`], [`sink_front`]): the program has no hook for this.
 //!
 //! What must hold in each round:
 //! - No span is lost or doubled, except exactly those that a scenario predicts.
@@ -32,10 +33,12 @@ mod segments;
 mod servers;
 mod sink_front;
 mod small_volume;
+mod turns;
 mod wall_clock;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -51,6 +54,7 @@ use scenario::Scenario;
 use scene::{FORMER, Stage};
 use servers::Servers;
 pub use sink_front::{Leg, SinkFront, Verdict as SinkVerdict};
+use turns::Turns;
 
 /// Which scenarios run, and how often.
 #[derive(Args, Clone, Debug)]
@@ -72,6 +76,10 @@ pub struct FaultsArgs {
     #[arg(long, value_name = "K/N", value_parser = part, conflicts_with = "only")]
     part: Option<Part>,
 
+    /// Scenarios that run at the same time, each on servers of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
+    side_by_side: u32,
+
     /// List the scenarios with their largest number of rounds, and run none
     #[arg(long)]
     list: bool,
@@ -90,7 +98,7 @@ Needs no running stack. It starts its own brokers and ClickHouse from the progra
 `cargo stack up`, or fetched by this command), and removes them at the end.
 
 `--list` shows the largest number of rounds of each scenario, which limits --rounds. A scenario that takes many minutes
-is \"long\", and runs only if --only has its whole name.
+is \"long\", and runs only if --only has its whole name. Scenarios with the fewest rounds run first: they take longest.
 
 Columns:
   spans       numbered spans that Kafka acknowledged, in all rounds
@@ -131,15 +139,17 @@ pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
     if args.gateway.is_none() && chosen.iter().any(Scenario::needs_former) {
         programs::gateway_example(FORMER, Form::Release)?;
     }
-    let mut report = Report::default();
     let whole = Whole {
         program: &program,
         rounds: args.rounds,
         outage: Duration::from_secs(args.outage_s),
         json: args.json.as_deref(),
         is_counted: args.part.is_some(),
+        turns: Turns::of(chosen),
+        report: Mutex::default(),
     };
-    let ran = run_all(&whole, &chosen, &mut report);
+    let ran = run_all(&whole, args.side_by_side);
+    let report = whole.report.into_inner().unwrap_or_else(PoisonError::into_inner);
     report.table().iter().for_each(|line| say::line(line));
     // Return the error only now: the results before it are valid, and were printed.
     ran?;
@@ -183,16 +193,19 @@ fn part(text: &str) -> Result<Part, String> {
 }
 
 impl Part {
-    /// Every N-th scenario, those that need as many brokers behind each other.
-    fn of(self, mut scenarios: Vec<Scenario>) -> Vec<Scenario> {
-        scenarios.sort_by_key(|scenario| scenario.brokers);
+    /// Every N-th scenario.
+    fn of(self, scenarios: Vec<Scenario>) -> Vec<Scenario> {
         scenarios.into_iter().skip(self.number - 1).step_by(self.of).collect()
     }
 }
 
-fn say_counted(scenario: &str, holds: bool, took: Duration) {
-    say::line(&format!("took faults::{scenario} {:.1}", took.as_secs_f64()));
-    say::line(&format!("test faults::{scenario} ... {}", if holds { "ok" } else { "FAILED" }));
+fn say_counted(outcome: &Outcome, took: Duration) {
+    let (name, holds) = (&outcome.name, outcome.failures.is_empty());
+    say::line(&format!("took faults::{name} {:.1}", took.as_secs_f64()));
+    if !holds {
+        say::line(&format!("cause faults::{name} {}", outcome.failures.join("; ").replace('\n', " ")));
+    }
+    say::line(&format!("test faults::{name} ... {}", if holds { "ok" } else { "FAILED" }));
     say::line(&format!("test result: {} passed", u8::from(holds)));
 }
 
@@ -205,16 +218,46 @@ struct Whole<'a> {
     json: Option<&'a Path>,
     /// Whether each scenario says in a line of its own how it went and how long it took, as `cargo verify` reads it.
     is_counted: bool,
+    turns: Turns,
+    /// Locked for a moment after each scenario.
+    report: Mutex<Report>,
 }
 
-/// Runs these scenarios. What came of them is in `report` also when something fails on the way, up to the scenario that it failed in.
-fn run_all(whole: &Whole<'_>, scenarios: &[Scenario], report: &mut Report) -> Result<()> {
+impl Whole<'_> {
+    fn report(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what came of a scenario, whatever has ended it, to the report, its file and the output.
+    fn add(&self, outcome: Outcome, played: &Result<()>, took: Duration) -> Result<()> {
+        let mut report = self.report();
+        report.add(outcome, played);
+        if let (true, Some(outcome)) = (self.is_counted, report.scenarios.last()) {
+            say_counted(outcome, took);
+        }
+        self.json.map_or(Ok(()), |file| report.write(file))
+    }
+}
+
+/// Runs the scenarios on so many stages. What came of them is in the report also when something fails on the way. A stage whose servers fail
+/// ends, and the others take the scenarios that are left.
+fn run_all(whole: &Whole<'_>, side_by_side: u32) -> Result<()> {
     let folder = std::env::temp_dir().join(format!("sluice-faults-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
     let kept = format!("configs and logs are in {}", folder.display());
-    runtime.block_on(play(whole, &folder, scenarios, report)).with_context(|| kept.clone())?;
-    if report.holds() {
+    let ran = std::thread::scope(|scope| {
+        let begin = |number: u32| {
+            let folder = folder.join(format!("stage-{number}"));
+            scope.spawn(move || run_stage(whole, &folder))
+        };
+        // All of them begin before the first is waited for.
+        let stages: Vec<_> = (1..=side_by_side).map(begin).collect();
+        let ends = stages.into_iter().map(|stage| {
+            stage.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread that plays scenarios panicked")))
+        });
+        ends.fold(Ok(()), Result::and)
+    });
+    ran.with_context(|| kept.clone())?;
+    if whole.report().holds() {
         remove_folder(&folder)?;
     } else {
         say::progress("faults", &kept);
@@ -222,9 +265,15 @@ fn run_all(whole: &Whole<'_>, scenarios: &[Scenario], report: &mut Report) -> Re
     Ok(())
 }
 
-async fn play(whole: &Whole<'_>, folder: &Path, scenarios: &[Scenario], report: &mut Report) -> Result<()> {
+/// Plays scenarios until none is left, in a thread and a runtime of its own: some steps of a scenario block.
+fn run_stage(whole: &Whole<'_>, folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    tokio::runtime::Runtime::new().context("start the runtime")?.block_on(play(whole, folder))
+}
+
+async fn play(whole: &Whole<'_>, folder: &Path) -> Result<()> {
     let mut on_stage: Option<(u32, Stage)> = None;
-    for scenario in scenarios {
+    while let Some(scenario) = whole.turns.take() {
         let mut outcome = Outcome::new(scenario.name);
         let began = Instant::now();
         let played = async {
@@ -232,13 +281,7 @@ async fn play(whole: &Whole<'_>, folder: &Path, scenarios: &[Scenario], report: 
             play_one(stage, scenario, whole.rounds, &mut outcome).await
         };
         let played = played.await;
-        report.add(outcome, &played);
-        if whole.is_counted {
-            say_counted(scenario.name, report.last_holds(), began.elapsed());
-        }
-        if let Some(file) = whole.json {
-            report.write(file)?;
-        }
+        whole.add(outcome, &played, began.elapsed())?;
         played?;
     }
     Ok(())
@@ -319,10 +362,6 @@ mod tests {
         for number in 1..=10 {
             let part = Part { number, of: 10 }.of(all.clone());
             assert!(part.len().abs_diff(all.len() / 10) <= 1, "{} of {}", part.len(), all.len());
-            assert!(
-                part.is_sorted_by_key(|scenario| scenario.brokers),
-                "servers are started anew for each change"
-            );
             played.extend(part.iter().map(|scenario| scenario.name));
         }
         played.sort_unstable();

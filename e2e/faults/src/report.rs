@@ -99,7 +99,7 @@ impl Round {
 }
 
 /// How all rounds of a scenario went.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
     /// The scenario.
     pub name: String,
@@ -127,18 +127,7 @@ pub struct Outcome {
 impl Outcome {
     /// A scenario without a round.
     pub fn new(name: &str) -> Outcome {
-        Outcome {
-            name: name.to_owned(),
-            rounds: 0,
-            spans: 0,
-            lost: 0,
-            lost_expected: 0,
-            doubled: 0,
-            doubled_expected: 0,
-            recovery_s: None,
-            measures: BTreeMap::new(),
-            failures: Vec::new(),
-        }
+        Outcome { name: name.to_owned(), ..Outcome::default() }
     }
 
     /// Adds a round, by its number from 0 on.
@@ -165,7 +154,7 @@ impl Outcome {
 /// All outcomes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// In the order in which they were run.
+    /// In the order in which they ended.
     pub scenarios: Vec<Outcome>,
 }
 
@@ -181,11 +170,6 @@ impl Report {
             .failures
             .extend(played.as_ref().err().map(|failure| format!("not played to its end: {failure:#}")));
         self.scenarios.push(outcome);
-    }
-
-    /// Whether everything held in the scenario that was added last.
-    pub fn last_holds(&self) -> bool {
-        self.scenarios.last().is_some_and(|outcome| outcome.failures.is_empty())
     }
 
     /// Writes what there is to a file, as JSON.

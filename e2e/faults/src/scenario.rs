@@ -440,7 +440,7 @@ const OUTAGE: Scenario = Scenario {
     )
 };
 
-/// All scenarios, ordered by the number of brokers that they need.
+/// All scenarios, in the order of a span's path.
 pub fn all() -> Vec<Scenario> {
     let kills =
         Step::ALL.map(|(step, [name, _], describe)| scenario(name, Fault::Kill(step), u32::MAX, describe));
@@ -469,7 +469,7 @@ pub fn all() -> Vec<Scenario> {
     let only_copies = OnlyCopy::ALL.map(|(only_copy, name, rounds, describe)| {
         scenario(name, Fault::OnlyCopy(only_copy), rounds, describe)
     });
-    let mut all = [
+    [
         &kills[..],
         &PROCESSES,
         &kip_848_kills,
@@ -490,10 +490,7 @@ pub fn all() -> Vec<Scenario> {
         &[OUTAGE],
         &only_copies,
     ]
-    .concat();
-    // A stable sort: the order of the path stays, and servers are not started twice.
-    all.sort_by_key(|scenario| scenario.brokers);
-    all
+    .concat()
 }
 
 #[cfg(test)]

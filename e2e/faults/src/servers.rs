@@ -1,7 +1,7 @@
-//! The broker or brokers and the ClickHouse of a run, and the fronts before them.
+//! The broker or brokers and the ClickHouse of a stage, and the fronts before them.
 //!
 //! Job: servers that may be killed without harm to anyone else: the programs are those that the stack has installed, folder, ports and
-//! processes are this run's own. Place in the flow: under every scenario. Owner: the run; stopped by their pid files when dropped, also
+//! processes are this stage's own. Place in the flow: under every scenario. Owner: the stage; stopped by their pid files when dropped, also
 //! after Ctrl-C. Limits: 256 to 512 MiB of heap a broker.
 //!
 //! ```text
@@ -70,7 +70,10 @@ impl Servers {
             sink: SinkFront::start(&address).await?,
             server: Server::new(&format!("http://{address}"), "default", ""),
         };
-        say::progress("servers", &format!("starting {brokers} brokers and a ClickHouse for this run"));
+        say::progress(
+            "servers",
+            &format!("starting {brokers} brokers and a ClickHouse in {}", folder.display()),
+        );
         servers.begin().await?;
         Ok(servers)
     }

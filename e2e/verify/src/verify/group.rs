@@ -11,15 +11,14 @@ use e2e_stack::{clients, images, requirements};
 
 use super::cluster::OnStack;
 use super::packages;
-use super::steps::{Steps, beside, quiet};
+use super::steps::{Steps, quiet};
 use crate::fuzz;
 
 /// Parts into which the fault scenarios are divided.
 const FAULT_PARTS: u32 = 13;
 
-/// Halves of a part that are played at the same time, each with servers of its own. Chosen: a scenario waits for timeouts and intervals for most of its
-/// time.
-const HALVES: u32 = 2;
+/// Scenarios of a part that run at the same time. Chosen: a scenario waits for timeouts and intervals for most of its time.
+const SIDE_BY_SIDE: &str = "2";
 
 /// Long tests that are run together.
 #[derive(Debug)]
@@ -356,15 +355,11 @@ fn play(steps: &Steps, part: u32) -> anyhow::Result<()> {
     steps.once("the gateway's former rule compiles", || {
         programs::gateway_example("former_rule", Form::Tested)
     })?;
-    let half = |number: u32| {
-        let of_all = format!("{}/{}", part + number * FAULT_PARTS, HALVES * FAULT_PARTS);
-        let mut scenarios = Command::new(programs::FAULTS.file(Form::Tested));
-        scenarios.args(["--rounds", "1", "--part", &of_all, "--gateway"]);
-        scenarios.arg(programs::GATEWAY.file(Form::Tested));
-        scenarios
-    };
-    let (mut one, mut other) = (half(0), half(1));
-    beside(|| steps.tests(&mut one), || steps.tests(&mut other))
+    let mut scenarios = Command::new(programs::FAULTS.file(Form::Tested));
+    scenarios.args(["--rounds", "1", "--side-by-side", SIDE_BY_SIDE]);
+    scenarios.args(["--part", &format!("{part}/{FAULT_PARTS}"), "--gateway"]);
+    scenarios.arg(programs::GATEWAY.file(Form::Tested));
+    steps.tests(&mut scenarios)
 }
 
 /// Runs the clients, once they are fetched and compiled.
