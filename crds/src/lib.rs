@@ -21,8 +21,9 @@ pub use reference::{DERIVED, reference_markdown};
 pub use security::{KeyUse, NamedSecret, Sasl, SaslMechanism, SecretUse, Side, Tls, UsedKey};
 pub use status::{
     ConnectionsStatus, DeliveryStatus, DrainOutcome, DrainState, DrainStatus, EXACTLY_ONCE, EdgeStatus, Lag,
-    LossStatus, MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState, QueueStatus, Remembered, ScalingStatus,
-    SchemaStatus, SuspensionStatus, TopicStatus, TracePipelineStatus, VolumesStatus, status_word,
+    LossStatus, MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState, QueueStatus, Remembered,
+    SILENT_GATEWAYS_MAX, ScalingStatus, SchemaStatus, SilentGateway, SuspensionStatus, TopicStatus,
+    TracePipelineStatus, VolumesStatus, status_word,
 };
 pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
 pub use trace_connection::{

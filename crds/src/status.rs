@@ -14,6 +14,7 @@ mod resize;
 mod rollout;
 mod scaling;
 mod schema;
+mod silent;
 mod volumes;
 
 pub use connections::ConnectionsStatus;
@@ -25,6 +26,7 @@ pub use resize::{MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState};
 pub use rollout::{RolloutState, RolloutStatus};
 pub use scaling::{DrainOutcome, DrainState, DrainStatus, Remembered, ScalingStatus};
 pub use schema::SchemaStatus;
+pub use silent::{SILENT_GATEWAYS_MAX, SilentGateway};
 pub use volumes::{ReplacementStatus, VolumesStatus};
 
 use crate::derived::Derived;
@@ -143,6 +145,12 @@ pub struct TracePipelineStatus {
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["pod".into()]))]
     pub memory_resizes: Vec<MemoryResize>,
+
+    /// Ready gateways that do not answer the operator, all that Ready counts. An operator that starts goes on from here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub silent_gateways: Vec<SilentGateway>,
 
     /// How far gateways are on their way to the newest config, image and size.
     #[serde(default, skip_serializing_if = "Option::is_none")]

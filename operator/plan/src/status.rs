@@ -96,6 +96,7 @@ pub fn status(
             .map(|seen| VolumesStatus { cache_since, ..seen }),
         scaling,
         memory_resizes,
+        silent_gateways: silent::listed(pipeline, observed),
         suspension: suspension(pipeline, observed),
         edge: edge::counts(observed),
         rollout: observed.rollout.clone().or(before.rollout.clone()),

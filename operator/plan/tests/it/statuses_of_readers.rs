@@ -1,8 +1,8 @@
 //! What is said of partitions that no gateway reads, and of gateways that say nothing.
 
-use crate::statuses::{condition, now, running, said, summary};
+use crate::statuses::{condition, now, running, said, summary, summary_of};
 use serde_json::json;
-use sluice_crds::{DrainState, DrainStatus};
+use sluice_crds::{DrainState, DrainStatus, TracePipelineStatus};
 use sluice_plan::{
     Observed,
     observed::{SilentSeen, UnreadSeen},
@@ -86,4 +86,43 @@ fn a_ready_gateway_that_does_not_answer_is_named_with_its_address_after_a_minute
         format!("demo-gateway-1 is ready, but the operator cannot use its answer: {words}"),
         "no network is in the way"
     );
+}
+
+/// `Ready` would otherwise be true for the minute that a new operator counts.
+#[test]
+fn silent_gateways_stay_named_after_a_restart_also_if_another_pod_was_named_meanwhile() {
+    let silent = |net: u32, seconds| -> Vec<SilentSeen> {
+        let seen = |ordinal| SilentSeen {
+            name: format!("demo-gateway-{ordinal}"),
+            address: format!("10.0.{net}.{ordinal}:9090"),
+            seconds,
+            refusal: None,
+        };
+        (0..5).map(seen).collect()
+    };
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    let with = |silent| Observed { silent, ..facts.clone() };
+    let status = said(&pipeline, &with(silent(0, 60)));
+    let ready = condition(&status, "Ready").clone();
+    assert!(ready.message.contains("; and 2 more. Allow connections"), "{}", ready.message);
+    pipeline.status = Some(status);
+    // The new operator has asked no gateway yet, and another pod is not ready.
+    let (_, rolling) = running(&json!({"readyReplicas": 2}), &[]);
+    let meanwhile = said(&pipeline, &Observed { silent: silent(0, 0), ..rolling });
+    assert_eq!(summary_of(&meanwhile), "False/Progressing");
+    pipeline.status = Some(meanwhile);
+    let status = said(&pipeline, &with(silent(0, 0)));
+    assert_eq!(condition(&status, "Ready"), &ready);
+    // The first one answers, and does not answer the next look.
+    pipeline.status = Some(status);
+    let status = said(&pipeline, &with(silent(0, 30).split_off(1)));
+    let words = |status: &TracePipelineStatus| condition(status, "Ready").message.clone();
+    assert!(words(&status).starts_with("demo-gateway-1 ") && words(&status).contains("and 1 more"));
+    pipeline.status = Some(status);
+    let status = said(&pipeline, &with(silent(0, 0)));
+    assert!(words(&status).starts_with("demo-gateway-1 "), "{}", words(&status));
+    pipeline.status = Some(status);
+    let anew = said(&pipeline, &with(silent(1, 0)));
+    assert_eq!(summary_of(&anew), "True/Running", "all pods were made anew, and may not listen yet");
+    assert_eq!(anew.silent_gateways, []);
 }
