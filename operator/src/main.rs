@@ -61,9 +61,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn start_log(args: &Args) -> Result<(), ParseError> {
-    // kube's client logs each failed attempt as an error. The callers log a failure once.
-    let filter =
-        EnvFilter::builder().parse(&args.log_level)?.add_directive("kube_client::client=off".parse()?);
+    let filter = log_filter(&args.log_level)?;
     let is_seen = std::io::stderr().is_terminal();
     let log =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_seen);
@@ -74,4 +72,31 @@ fn start_log(args: &Args) -> Result<(), ParseError> {
         LogFormat::Text => log.init(),
     }
     Ok(())
+}
+
+/// kube's client logs each failed attempt as an error, and its watcher each refused attempt as a warning, about one a second for each kind. The
+/// callers log a failure once.
+fn log_filter(level: &str) -> Result<EnvFilter, ParseError> {
+    let filter = EnvFilter::builder().parse(level)?;
+    Ok(filter
+        .add_directive("kube_client::client=off".parse()?)
+        .add_directive("kube_runtime::watcher=off".parse()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::{Level, enabled, subscriber::with_default};
+
+    #[test]
+    fn lines_of_the_client_library_that_the_operator_has_words_for_are_left_out() {
+        for level in ["info", "trace"] {
+            let log = tracing_subscriber::fmt().with_env_filter(log_filter(level).unwrap()).finish();
+            with_default(log, || {
+                assert!(enabled!(target: "sluice_operator", Level::INFO), "{level}");
+                assert!(!enabled!(target: "kube_client::client", Level::ERROR), "{level}");
+                assert!(!enabled!(target: "kube_runtime::watcher", Level::WARN), "{level}");
+            });
+        }
+    }
 }

@@ -1,15 +1,16 @@
-//! Which watches fail. A change is one log line, instead of one for each attempt and kind of object. A metric counts the failing watches,
-//! because the operator reconciles nothing until each watch has listed.
+//! Which watches fail. A change is one log line, which is repeated each [`SAY_AGAIN_SECONDS`], instead of one for each attempt. A metric counts
+//! the failing watches, because the operator reconciles nothing until each watch has listed.
 //!
 //! An unreachable API server breaks all watches at once, and is one line. A refusal (no such kind, no right) or a panic, which is a bug of
-//! the operator, is one line for each kind of object.
+//! the operator, is one line for each kind of object. The client library would log each attempt of a refused watch, about one a second: the
+//! operator's log leaves its lines out (`main.rs`).
 
 use crate::world::metrics::Metrics;
 use kube::{core::Status, runtime::watcher};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{sync::watch, time::timeout};
 use tracing::{error, info, warn};
@@ -17,14 +18,25 @@ use tracing::{error, info, warn};
 /// HTTP status with which the API server tells a watch to list again because its resource version is too old. It is no failure.
 const GONE: u16 = 410;
 
+/// A watch that fails for the same reason as before is logged again after so many seconds. Chosen, as for the Lease: who looks at the last
+/// minutes of the log sees it.
+const SAY_AGAIN_SECONDS: u64 = 60;
+
 /// The state of the watches of one scope, by kind of object.
 #[derive(Debug)]
 pub struct WatchState {
     metrics: Arc<Metrics>,
     /// Every kind that is watched; `None` while its watch does not fail.
-    kinds: Mutex<BTreeMap<String, Option<Failure>>>,
+    kinds: Mutex<BTreeMap<String, Option<Failing>>>,
     /// Whether the API server refuses every watch.
     sees_nothing: watch::Sender<bool>,
+}
+
+/// Why a watch fails, and when that was last logged.
+#[derive(Debug, Clone, Copy)]
+struct Failing {
+    failure: Failure,
+    said: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,9 +89,10 @@ impl WatchState {
             Some(code) => Failure::Refused(code),
             None => Failure::Away,
         };
-        match (self.note_failure(kind, failure), failure) {
+        match (self.note_failure(kind, failure, Instant::now()), failure) {
             (Change::Fails, Failure::Refused(code)) => {
-                warn!(kind, code, answer = answer.map(|answer| answer.message.as_str()), "cannot watch");
+                let answer = answer.map(|answer| answer.message.as_str());
+                warn!(kind, code, answer, remedy = remedy(code), "cannot watch");
             }
             (Change::Fails, _) => warn!(%error, "cannot watch: the API server is unreachable"),
             (Change::None | Change::Works, _) => {}
@@ -88,7 +101,7 @@ impl WatchState {
 
     /// A watch panicked, and begins again.
     pub fn panicked(&self, kind: &str, words: &str) {
-        if self.note_failure(kind, Failure::Panicked) == Change::Fails {
+        if self.note_failure(kind, Failure::Panicked, Instant::now()) == Change::Fails {
             error!(
                 kind,
                 panic = words,
@@ -104,18 +117,24 @@ impl WatchState {
         }
     }
 
-    fn note_failure(&self, kind: &str, failure: Failure) -> Change {
+    fn note_failure(&self, kind: &str, failure: Failure, now: Instant) -> Change {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = match failure {
-            Failure::Away => kinds.values().any(|known| *known == Some(Failure::Away)),
-            Failure::Refused(_) | Failure::Panicked => kinds.get(kind) == Some(&Some(failure)),
-        };
-        if kinds.insert(kind.to_owned(), Some(failure)).flatten().is_none() {
+        let alike = kinds.iter().filter_map(|(other, failing)| Some((other, failing.as_ref()?)));
+        let alike = alike.filter(|(other, failing)| {
+            failing.failure == failure && (failure == Failure::Away || other.as_str() == kind)
+        });
+        let said = alike.map(|(_, failing)| failing.said).max();
+        let again = Duration::from_secs(SAY_AGAIN_SECONDS);
+        let said = said.filter(|said| now.saturating_duration_since(*said) < again);
+        let failing = Failing { failure, said: said.unwrap_or(now) };
+        if kinds.insert(kind.to_owned(), Some(failing)).flatten().is_none() {
             self.metrics.add_failing_watches(kind, 1);
         }
-        let is_refused = |known: &Option<Failure>| matches!(known, Some(Failure::Refused(401 | 403 | 404)));
+        let is_refused = |known: &Option<Failing>| {
+            known.is_some_and(|known| matches!(known.failure, Failure::Refused(401 | 403 | 404)))
+        };
         self.sees_nothing.send_if_modified(|now| replaced(now, kinds.values().all(is_refused)));
-        if is_known { Change::None } else { Change::Fails }
+        if said.is_some() { Change::None } else { Change::Fails }
     }
 
     fn note_success(&self, kind: &str) -> Change {
@@ -132,6 +151,18 @@ impl WatchState {
 /// Sets a value. Returns whether it changed.
 fn replaced(now: &mut bool, by: bool) -> bool {
     std::mem::replace(now, by) != by
+}
+
+/// What lets the operator watch a kind again that the API server refuses with this status.
+fn remedy(code: u16) -> Option<&'static str> {
+    match code {
+        403 => Some(
+            "grant list and watch of this kind to the operator's service account: the chart's Role or ClusterRole does (rbac.create), so \
+             that helm upgrade brings it back",
+        ),
+        404 => Some("apply the chart's CRD of this kind (crds.enabled)"),
+        _ => None,
+    }
 }
 
 /// The server's answer, if there is one.
@@ -154,6 +185,10 @@ mod tests {
         WatchState::new(Arc::new(Metrics::new("test", &[]).unwrap()))
     }
 
+    fn fails(state: &WatchState, kind: &str, failure: Failure) -> Change {
+        state.note_failure(kind, failure, Instant::now())
+    }
+
     #[test]
     fn what_fails_is_told_by_kind_and_once() {
         let state = state();
@@ -163,9 +198,9 @@ mod tests {
         };
         state.begins("Pod");
         assert!(says(0));
-        state.note_failure("Pod", Failure::Refused(403));
-        state.note_failure("Pod", Failure::Away);
-        state.note_failure("Pod", Failure::Panicked);
+        fails(&state, "Pod", Failure::Refused(403));
+        fails(&state, "Pod", Failure::Away);
+        fails(&state, "Pod", Failure::Panicked);
         assert!(says(1), "it is one watch, whyever it fails");
         state.note_success("Pod");
         state.note_success("Pod");
@@ -180,16 +215,16 @@ mod tests {
         state.begins("Pod");
         state.begins("Job");
         assert!(sees_something(), "nothing has failed");
-        state.note_failure("Pod", Failure::Refused(403));
+        fails(&state, "Pod", Failure::Refused(403));
         assert!(sees_something(), "one may work");
-        state.note_failure("Job", Failure::Refused(404));
+        fails(&state, "Job", Failure::Refused(404));
         sees_nothing().await.unwrap();
         let longer = state.sees_nothing(Duration::from_hours(1));
         assert!(longer.now_or_never().is_none(), "it may be seen in a moment");
         for other in [Failure::Away, Failure::Refused(500), Failure::Panicked] {
-            state.note_failure("Job", other);
+            fails(&state, "Job", other);
             assert!(sees_something(), "{other:?}");
-            state.note_failure("Job", Failure::Refused(401));
+            fails(&state, "Job", Failure::Refused(401));
             sees_nothing().await.unwrap();
         }
         state.note_success("Pod");
@@ -199,9 +234,9 @@ mod tests {
     #[test]
     fn a_server_that_is_away_is_one_line_and_so_is_its_return() {
         let state = state();
-        assert_eq!(state.note_failure("Pod", Failure::Away), Change::Fails);
-        assert_eq!(state.note_failure("Job", Failure::Away), Change::None);
-        assert_eq!(state.note_failure("Pod", Failure::Away), Change::None);
+        assert_eq!(fails(&state, "Pod", Failure::Away), Change::Fails);
+        assert_eq!(fails(&state, "Job", Failure::Away), Change::None);
+        assert_eq!(fails(&state, "Pod", Failure::Away), Change::None);
         assert_eq!(state.note_success("Pod"), Change::None);
         assert_eq!(state.note_success("Job"), Change::Works);
         assert_eq!(state.note_success("Job"), Change::None);
@@ -211,12 +246,35 @@ mod tests {
     fn refusals_and_panics_are_a_line_for_each_kind_and_gone_is_none() {
         let state = state();
         for failure in [Failure::Refused(403), Failure::Panicked] {
-            assert_eq!(state.note_failure("Pod", failure), Change::Fails);
-            assert_eq!(state.note_failure("Job", failure), Change::Fails);
-            assert_eq!(state.note_failure("Job", failure), Change::None);
+            assert_eq!(fails(&state, "Pod", failure), Change::Fails);
+            assert_eq!(fails(&state, "Job", failure), Change::Fails);
+            assert_eq!(fails(&state, "Job", failure), Change::None);
         }
         let gone = Status { code: GONE, ..Status::failure("too old", "Expired") };
         state.failed("Service", &watcher::Error::WatchError(Box::new(gone)));
         assert_eq!(state.note_success("Service"), Change::None, "it did not fail");
+    }
+
+    #[test]
+    fn what_still_fails_is_told_again_a_minute_after_it_was_told() {
+        let (state, begun) = (state(), Instant::now());
+        let after = |seconds, kind, failure| {
+            state.note_failure(kind, failure, begun + Duration::from_secs(seconds)) == Change::Fails
+        };
+        for (failure, at) in [(Failure::Refused(403), 0), (Failure::Away, 200), (Failure::Panicked, 400)] {
+            assert!(after(at, "Pod", failure), "{failure:?}");
+            for (seconds, is_told) in
+                [(1, false), (59, false), (60, true), (61, false), (119, false), (120, true)]
+            {
+                assert_eq!(after(at + seconds, "Pod", failure), is_told, "{failure:?} after {seconds} s");
+            }
+        }
+        assert!(after(600, "Pod", Failure::Refused(403)));
+        assert!(after(601, "Job", Failure::Refused(403)), "another kind");
+        assert!(after(602, "Pod", Failure::Refused(500)), "another reason");
+        assert!(after(700, "Pod", Failure::Away));
+        assert!(!after(701, "Job", Failure::Away), "all of them");
+        assert!(after(760, "Job", Failure::Away));
+        assert!(!after(761, "Pod", Failure::Away));
     }
 }
