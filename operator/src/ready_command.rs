@@ -15,8 +15,8 @@ use std::{
 const WAIT: Duration = Duration::from_secs(2);
 /// Time between two questions.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// Bytes of an answer that are read: headers and one line.
-const ANSWER_BYTES_MAX: u64 = 4_096;
+/// Bytes of an answer that are read: headers and a dozen lines.
+const ANSWER_BYTES_MAX: u64 = 8_192;
 
 /// Why an operator is not known to be ready.
 #[derive(Debug, thiserror::Error)]

@@ -229,6 +229,8 @@ impl Listing {
 /// Sets the process ready once every watch has listed. Before, it leads, but reconciles nothing. A namespace whose watches are all refused
 /// for `refused` does not delay the others: the namespace and the operator's Role in it may be deleted.
 pub async fn ready_once_listed(listings: &[Listing], readiness: &Readiness, refused: Duration) -> Infallible {
+    let watches = listings.iter().map(|listing| (listing.scope.clone(), Arc::clone(&listing.state)));
+    readiness.set_watches(watches.collect());
     join_all(listings.iter().map(|listing| listing.ended(refused))).await;
     let any = select_ok(listings.iter().map(|listing| listing.cache.ready().boxed()));
     if any.await.is_ok() {

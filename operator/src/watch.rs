@@ -266,9 +266,11 @@ impl<K: Watched> Watch<K> {
                 Event::Delete(object) => concerns(object, true),
                 Event::Init | Event::InitDone => Vec::new(),
             };
-            // `Init` only means that a list was requested.
-            if !matches!(event, Event::Init) {
-                self.state.works(&kind);
+            match event {
+                // A list was requested.
+                Event::Init => {}
+                Event::InitDone => self.state.listed(&kind),
+                Event::Apply(_) | Event::InitApply(_) | Event::Delete(_) => self.state.works(&kind),
             }
             for concern in refs {
                 // The receiver is gone only while the process ends.

@@ -3,7 +3,10 @@
 //!
 //! Limits: [`CONNECTIONS_MAX`] at the same time, [`CONNECTION_SECONDS_MAX`] each.
 
-use crate::world::metrics::Metrics;
+use crate::{
+    watch::{Scope, state::WatchState},
+    world::{cache::NOT_AWAITED, metrics::Metrics},
+};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn};
@@ -13,7 +16,7 @@ use std::{
     io::ErrorKind,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU8, Ordering},
     },
     time::Duration,
@@ -26,11 +29,15 @@ const CONNECTIONS_MAX: usize = 32;
 const CONNECTION_SECONDS_MAX: u64 = 120;
 /// Wait after a failed accept, in milliseconds: without file descriptors an immediate retry fails again.
 const ACCEPT_RETRY_MS: u64 = 100;
+/// Watches that `/readyz` names; the others are counted. Chosen: each kind that is waited for in one scope.
+const WATCHES_NAMED_MAX: usize = 11;
 
 /// Whether this process is ready, for `/readyz`.
 #[derive(Debug, Default)]
 pub struct Readiness {
     waits_for: AtomicU8,
+    /// The watches of each scope, once they have begun.
+    watches: Mutex<Vec<(Scope, Arc<WatchState>)>>,
 }
 
 /// What a process waits for before it can do its work.
@@ -53,16 +60,42 @@ impl Readiness {
         self.waits_for.store(waits_for as u8, Ordering::Relaxed);
     }
 
+    /// Sets the watches whose first list is waited for, so that `/readyz` can name them.
+    pub fn set_watches(&self, watches: Vec<(Scope, Arc<WatchState>)>) {
+        *self.watches.lock().unwrap_or_else(PoisonError::into_inner) = watches;
+    }
+
     /// The body of `/readyz`; `None` if this process is ready.
-    pub fn waits(&self) -> Option<&'static str> {
+    pub fn waits(&self) -> Option<String> {
         match self.waits_for.load(Ordering::Relaxed) {
-            0 => Some("waiting for the API server\n"),
-            1 => Some("waiting for the Lease: the log says why it cannot be read or taken\n"),
-            2 => Some(
-                "waiting for the first list of each watch: sluice_operator_watch_failing shows the watches that fail\n",
-            ),
+            0 => Some("waiting for the API server\n".to_owned()),
+            1 => Some("waiting for the Lease: the log says why it cannot be read or taken\n".to_owned()),
+            2 => Some(format!("waiting for the first list of each watch\n{}", self.unlisted())),
             _ => None,
         }
+    }
+
+    /// A line for each watch that is waited for. Those that fail come first: the others may only need a moment.
+    fn unlisted(&self) -> String {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let unlisted = watches.iter().flat_map(|(scope, state)| {
+            let awaited =
+                state.unlisted().into_iter().filter(|(kind, _)| !NOT_AWAITED.contains(&kind.as_str()));
+            awaited.map(move |(kind, why)| (scope, kind, why))
+        });
+        let mut unlisted: Vec<_> = unlisted.collect();
+        unlisted.sort_by_key(|(_, _, why)| why.is_none());
+        let others = unlisted.len().saturating_sub(WATCHES_NAMED_MAX);
+        let line = |(Scope(namespace), kind, why): (&Scope, String, Option<String>)| {
+            let place = namespace.as_ref().map(|namespace| format!(" in namespace {namespace}"));
+            let why = why.unwrap_or_else(|| "the API server has not listed it yet".to_owned());
+            format!("watch of {kind}{} is not ready: {why}\n", place.unwrap_or_default())
+        };
+        let mut lines: Vec<String> = unlisted.into_iter().take(WATCHES_NAMED_MAX).map(line).collect();
+        if others > 0 {
+            lines.push(format!("and {others} more\n"));
+        }
+        lines.concat()
     }
 }
 
@@ -158,7 +191,7 @@ fn respond(path: &str, metrics: &Metrics, readiness: &Readiness) -> Response<Ful
         "/livez" => (StatusCode::OK, Bytes::from_static(b"alive\n")),
         "/readyz" => match readiness.waits() {
             None => (StatusCode::OK, Bytes::from_static(b"ready\n")),
-            Some(words) => (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(words.as_bytes())),
+            Some(words) => (StatusCode::SERVICE_UNAVAILABLE, Bytes::from(words)),
         },
         _ => (StatusCode::NOT_FOUND, Bytes::from_static(b"/metrics, /livez, /readyz\n")),
     };
@@ -172,6 +205,7 @@ fn respond(path: &str, metrics: &Metrics, readiness: &Readiness) -> Response<Ful
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::{core::Status, runtime::watcher};
 
     #[test]
     fn ready_follows_what_is_waited_for_and_live_does_not() {
@@ -185,6 +219,40 @@ mod tests {
         }
         readiness.set(WaitsFor::Nothing);
         assert_eq!((status("/readyz"), status("/")), (200, 404));
+    }
+
+    #[test]
+    fn each_watch_that_is_waited_for_is_named_and_first_those_that_fail() {
+        let metrics = Arc::new(Metrics::new("1", &[]).unwrap());
+        let readiness = Readiness::default();
+        readiness.set(WaitsFor::Watches);
+        assert_eq!(readiness.waits().unwrap(), "waiting for the first list of each watch\n");
+        let states = ["a", "b"].map(|namespace| {
+            let state = Arc::new(WatchState::new(Arc::clone(&metrics)));
+            for kind in ["Deployment", "Pod", "StatefulSet"] {
+                state.begins(kind);
+            }
+            (Scope(Some(namespace.to_owned())), state)
+        });
+        states[0].1.listed("Pod");
+        states[0].1.listed("StatefulSet");
+        let words = "statefulsets.apps is forbidden: User \"operator\" cannot list it";
+        let refusal = Status { code: 403, ..Status::failure(words, "Forbidden") };
+        let refusal = kube::Error::Api(Box::new(refusal));
+        states[1].1.failed("StatefulSet", &watcher::Error::InitialListFailed(refusal));
+        readiness.set_watches(states.to_vec());
+        assert_eq!(
+            readiness.waits().unwrap(),
+            "waiting for the first list of each watch\n\
+             watch of StatefulSet in namespace b is not ready: statefulsets.apps is forbidden: User \"operator\" cannot list it (status 403)\n\
+             watch of Pod in namespace b is not ready: the API server has not listed it yet\n"
+        );
+        let many = (0..40).map(|_| states[1].clone()).collect();
+        readiness.set_watches(many);
+        let words = readiness.waits().unwrap();
+        assert!(words.ends_with("and 69 more\n") && words.lines().count() == 13, "{words}");
+        readiness.set(WaitsFor::Nothing);
+        assert_eq!(readiness.waits(), None);
     }
 
     #[tokio::test]

@@ -22,20 +22,34 @@ const GONE: u16 = 410;
 /// minutes of the log sees it.
 const SAY_AGAIN_SECONDS: u64 = 60;
 
+/// Characters that are kept of the server's answer. A refusal names the operator's account, the resource and the namespace, which is 200 to 250.
+const ANSWER_CHARS_MAX: usize = 300;
+
 /// The state of the watches of one scope, by kind of object.
 #[derive(Debug)]
 pub struct WatchState {
     metrics: Arc<Metrics>,
-    /// Every kind that is watched; `None` while its watch does not fail.
-    kinds: Mutex<BTreeMap<String, Option<Failing>>>,
+    /// Every kind that is watched.
+    kinds: Mutex<BTreeMap<String, KindState>>,
     /// Whether the API server refuses every watch.
     sees_nothing: watch::Sender<bool>,
 }
 
-/// Why a watch fails, and when that was last logged.
-#[derive(Debug, Clone, Copy)]
+/// The state of one watch.
+#[derive(Debug, Default)]
+struct KindState {
+    has_listed: bool,
+    /// `None` while it does not fail.
+    failing: Option<Failing>,
+}
+
+/// Why a watch fails.
+#[derive(Debug)]
 struct Failing {
     failure: Failure,
+    /// The same in words.
+    words: String,
+    /// When it was last logged.
     said: Instant,
 }
 
@@ -89,7 +103,11 @@ impl WatchState {
             Some(code) => Failure::Refused(code),
             None => Failure::Away,
         };
-        match (self.note_failure(kind, failure, Instant::now()), failure) {
+        let words = match answer {
+            Some(answer) => in_words(answer),
+            None => "the API server is unreachable".to_owned(),
+        };
+        match (self.note_failure(kind, (failure, words), Instant::now()), failure) {
             (Change::Fails, Failure::Refused(code)) => {
                 let answer = answer.map(|answer| answer.message.as_str());
                 warn!(kind, code, answer, remedy = remedy(code), "cannot watch");
@@ -101,13 +119,33 @@ impl WatchState {
 
     /// A watch panicked, and begins again.
     pub fn panicked(&self, kind: &str, words: &str) {
-        if self.note_failure(kind, Failure::Panicked, Instant::now()) == Change::Fails {
+        let why = (Failure::Panicked, "it panicked: the log has more".to_owned());
+        if self.note_failure(kind, why, Instant::now()) == Change::Fails {
             error!(
                 kind,
                 panic = words,
                 "a watch panicked and starts again; this is a bug of the operator, please report it"
             );
         }
+    }
+
+    /// A watch has listed all that there is.
+    pub fn listed(&self, kind: &str) {
+        self.kinds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(kind.to_owned())
+            .or_default()
+            .has_listed = true;
+        self.works(kind);
+    }
+
+    /// The kinds that were never listed, each with why its watch fails; `None` while it does not.
+    pub fn unlisted(&self) -> Vec<(String, Option<String>)> {
+        let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let unlisted = kinds.iter().filter(|(_, state)| !state.has_listed);
+        let why = |state: &KindState| state.failing.as_ref().map(|failing| failing.words.clone());
+        unlisted.map(|(kind, state)| (kind.clone(), why(state))).collect()
     }
 
     /// A watch works.
@@ -117,21 +155,22 @@ impl WatchState {
         }
     }
 
-    fn note_failure(&self, kind: &str, failure: Failure, now: Instant) -> Change {
+    fn note_failure(&self, kind: &str, (failure, words): (Failure, String), now: Instant) -> Change {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let alike = kinds.iter().filter_map(|(other, failing)| Some((other, failing.as_ref()?)));
+        let alike = kinds.iter().filter_map(|(other, state)| Some((other, state.failing.as_ref()?)));
         let alike = alike.filter(|(other, failing)| {
             failing.failure == failure && (failure == Failure::Away || other.as_str() == kind)
         });
         let said = alike.map(|(_, failing)| failing.said).max();
         let again = Duration::from_secs(SAY_AGAIN_SECONDS);
         let said = said.filter(|said| now.saturating_duration_since(*said) < again);
-        let failing = Failing { failure, said: said.unwrap_or(now) };
-        if kinds.insert(kind.to_owned(), Some(failing)).flatten().is_none() {
+        let failing = Failing { failure, words, said: said.unwrap_or(now) };
+        if kinds.entry(kind.to_owned()).or_default().failing.replace(failing).is_none() {
             self.metrics.add_failing_watches(kind, 1);
         }
-        let is_refused = |known: &Option<Failing>| {
-            known.is_some_and(|known| matches!(known.failure, Failure::Refused(401 | 403 | 404)))
+        let is_refused = |state: &KindState| {
+            let failure = state.failing.as_ref().map(|failing| failing.failure);
+            matches!(failure, Some(Failure::Refused(401 | 403 | 404)))
         };
         self.sees_nothing.send_if_modified(|now| replaced(now, kinds.values().all(is_refused)));
         if said.is_some() { Change::None } else { Change::Fails }
@@ -139,18 +178,25 @@ impl WatchState {
 
     fn note_success(&self, kind: &str) -> Change {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = kinds.insert(kind.to_owned(), None).flatten().is_some();
+        let failed = kinds.entry(kind.to_owned()).or_default().failing.take().is_some();
         if failed {
             self.metrics.add_failing_watches(kind, -1);
         }
         self.sees_nothing.send_if_modified(|now| replaced(now, false));
-        if failed && kinds.values().all(Option::is_none) { Change::Works } else { Change::None }
+        let is_well = |state: &KindState| state.failing.is_none();
+        if failed && kinds.values().all(is_well) { Change::Works } else { Change::None }
     }
 }
 
 /// Sets a value. Returns whether it changed.
 fn replaced(now: &mut bool, by: bool) -> bool {
     std::mem::replace(now, by) != by
+}
+
+/// The server's answer, cut to a line that a person reads.
+fn in_words(answer: &Status) -> String {
+    let message: String = answer.message.chars().take(ANSWER_CHARS_MAX).collect();
+    format!("{message} (status {})", answer.code)
 }
 
 /// What lets the operator watch a kind again that the API server refuses with this status.
@@ -186,7 +232,7 @@ mod tests {
     }
 
     fn fails(state: &WatchState, kind: &str, failure: Failure) -> Change {
-        state.note_failure(kind, failure, Instant::now())
+        state.note_failure(kind, (failure, String::new()), Instant::now())
     }
 
     #[test]
@@ -259,7 +305,8 @@ mod tests {
     fn what_still_fails_is_told_again_a_minute_after_it_was_told() {
         let (state, begun) = (state(), Instant::now());
         let after = |seconds, kind, failure| {
-            state.note_failure(kind, failure, begun + Duration::from_secs(seconds)) == Change::Fails
+            let why = (failure, String::new());
+            state.note_failure(kind, why, begun + Duration::from_secs(seconds)) == Change::Fails
         };
         for (failure, at) in [(Failure::Refused(403), 0), (Failure::Away, 200), (Failure::Panicked, 400)] {
             assert!(after(at, "Pod", failure), "{failure:?}");
@@ -276,5 +323,20 @@ mod tests {
         assert!(!after(701, "Job", Failure::Away), "all of them");
         assert!(after(760, "Job", Failure::Away));
         assert!(!after(761, "Pod", Failure::Away));
+    }
+
+    #[test]
+    fn what_was_never_listed_is_known_with_why() {
+        let state = state();
+        state.begins("Pod");
+        assert_eq!(state.unlisted(), [("Pod".to_owned(), None)]);
+        let refusal = Status { code: 403, ..Status::failure("pods is forbidden", "Forbidden") };
+        state.failed("Pod", &watcher::Error::InitialListFailed(kube::Error::Api(Box::new(refusal))));
+        assert_eq!(state.unlisted(), [("Pod".to_owned(), Some("pods is forbidden (status 403)".to_owned()))]);
+        state.works("Pod");
+        assert_eq!(state.unlisted(), [("Pod".to_owned(), None)], "the first of many");
+        state.listed("Pod");
+        fails(&state, "Pod", Failure::Refused(403));
+        assert_eq!(state.unlisted(), []);
     }
 }

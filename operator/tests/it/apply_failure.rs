@@ -278,7 +278,11 @@ async fn who_leads_is_ready_once_every_watch_has_listed_what_there_is() {
     let cache = world.cache.clone();
     let ended = reconcile(pipeline, bench.reconciler(world)).await.unwrap();
     assert_eq!(ended, Action::requeue(Duration::from_secs(5)));
-    assert!(readiness.waits().unwrap().contains("sluice_operator_watch_failing"));
+    let waits = readiness.waits().unwrap();
+    assert!(
+        waits.contains("\nwatch of Secret in namespace tracing is not ready: scripted (status 403)\n"),
+        "{waits}"
+    );
     assert!(bench.exports("sluice_operator_watch_failing{kind=\"Secret\"} 1"));
     assert!(bench.exports("sluice_operator_reconcile_total{result=\"unlisted\"} 1"));
     bench.server.relent();
