@@ -137,6 +137,9 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if and $prefix (hasPrefix $host .image.repository) -}}
 {{- fail (printf "%s.repository: %q begins with the registry %q, which is set too: remove it from the repository" .at .image.repository .registry) -}}
 {{- end -}}
+{{- if not (or (kindIs "string" .image.tag) (kindIs "invalid" .image.tag)) -}}
+{{- fail (printf "%s.tag: %s is a number, and YAML drops a zero at the end of a number (1.10 is 1.1): write the tag in quotes, such as tag: \"1.10\", or use --set-string" .at (toJson .image.tag)) -}}
+{{- end -}}
 {{- if .image.digest -}}
 {{ $prefix }}{{ .image.repository }}@{{ .image.digest }}
 {{- else -}}

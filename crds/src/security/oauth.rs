@@ -59,7 +59,9 @@ pub struct SaslExtension(#[schemars(length(max = 1024), regex(pattern = "^[\\x20
 pub struct ClientCredentials {
     /// The URL of the token endpoint, such as https://login.example.com/realms/kafka/protocol/openid-connect/token. http sends the client's
     /// secret in clear text.
-    #[schemars(length(min = 8, max = 1024), regex(pattern = "^https?://[^/@ ]+(/[^@ ]*)?$"))]
+    #[schemars(length(min = 8, max = 1024))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://[^/@ ]+(/[^@ ]*)?$')")
+        .message("tokenEndpoint is a URL without a user, such as https://login.example.com/oauth2/token"))]
     pub token_endpoint: String,
 
     /// The client's id, for a Secret without one, and with clientAssertion. When it is not set, the Secret contains the id.
@@ -145,7 +147,9 @@ pub struct AwsMskIam {
     /// The region of the cluster, such as eu-central-1. When it is not set, that in the host name of a broker
     /// (NAME.kafka.REGION.amazonaws.com).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 3, max = 32), regex(pattern = "^[a-z0-9]+(-[a-z0-9]+)+$"))]
+    #[schemars(length(min = 3, max = 32))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]+(-[a-z0-9]+)+$')")
+        .message("region is a region of AWS, such as eu-central-1"))]
     pub region: Option<String>,
 
     /// A Secret in the pipeline's namespace with keys of a user of AWS. When it changes, the gateways are restarted one by one. When it is not

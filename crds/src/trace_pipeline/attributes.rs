@@ -42,8 +42,12 @@ pub struct AttributeRule {
     pub action: AttributeAction,
 
     /// Keys, 1 to 64 of at most 128 characters, such as http.route. A * at the end stands for all keys that begin so; * alone for all.
-    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 128), regex(pattern = r"^[^*]*\*?$")))]
-    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 128)))]
+    #[x_kube(
+        validation = Rule::new("self.all(k, k.matches('^[^*]*[*]?$'))")
+            .message("each of keys has no * but one at its end, such as http.route or http.*"),
+        merge_strategy = ListMerge::Atomic
+    )]
     pub keys: Vec<String>,
 
     /// Whose attributes: Resource, Scope, Span, Event, Link. When it is empty, all.

@@ -317,7 +317,7 @@ pub struct EdgeResourceLimits {
     #[x_kube(validation = Rule::new(
         "string(self) != self || (self.matches('^([1-9][0-9]*m|[0-9]+([.][0-9]{1,3})?)$') \
          && quantity(self).compareTo(quantity('10m')) >= 0 && quantity(self).compareTo(quantity('256')) <= 0)")
-        .message("limits.cpu is a number of cores from 10m to 256, such as 500m or 2"))]
+        .message("limits.cpu is a number of cores from 10m to 256, such as 500m, \"0.5\" or 2"))]
     pub cpu: Option<Cpu>,
 
     /// Memory, request and limit: a whole number of Mi or Gi, at least 128Mi. When it is not set, 192Mi. Larger requests

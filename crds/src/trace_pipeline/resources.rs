@@ -25,13 +25,14 @@ const CPU_REQUEST: &str = "500m";
          || quantity(self.requests.memory).compareTo(quantity(self.limits.memory)) == 0))")
         .message("requests.memory must equal limits.memory, since a gateway divides its limit among fixed buffers when it starts: set both \
                   to the same quantity, or remove requests.memory"),
-    // An int has another text than itself; CEL in an API server cannot bound the text of one, so each is compared as a number.
+    // An int has another text than itself; CEL in an API server cannot bound the text of one, so each is compared as a number. A text that is
+    // no quantity is refused by the rule of its field: here it would be an error in the words of the server's parser.
     validation = Rule::new(
-        "(has(self.limits) && has(self.limits.cpu) ? (string(self.limits.cpu) == self.limits.cpu \
-         ? quantity(self.limits.cpu).asApproximateFloat() : double(self.limits.cpu)) \
+        "(has(self.limits) && has(self.limits.cpu) ? (string(self.limits.cpu) != self.limits.cpu ? double(self.limits.cpu) \
+         : isQuantity(self.limits.cpu) ? quantity(self.limits.cpu).asApproximateFloat() : 1000.0) \
          : has(self.cpuLimit) && isQuantity(self.cpuLimit) ? quantity(self.cpuLimit).asApproximateFloat() : 1000.0) + 0.0001 \
-         >= (has(self.requests) && has(self.requests.cpu) ? (string(self.requests.cpu) == self.requests.cpu \
-         ? quantity(self.requests.cpu).asApproximateFloat() : double(self.requests.cpu)) \
+         >= (has(self.requests) && has(self.requests.cpu) ? (string(self.requests.cpu) != self.requests.cpu ? double(self.requests.cpu) \
+         : isQuantity(self.requests.cpu) ? quantity(self.requests.cpu).asApproximateFloat() : 0.0) \
          : has(self.cpuRequest) && isQuantity(self.cpuRequest) ? quantity(self.cpuRequest).asApproximateFloat() : 0.5)")
         .message("limits.cpu must not be less than requests.cpu, which is 500m where it is not set: increase limits.cpu, or lower \
                   requests.cpu"),
@@ -64,7 +65,7 @@ pub struct Resources {
     #[x_kube(validation = Rule::new(
         "self.matches('^([1-9][0-9]*m|[0-9]+([.][0-9]{1,3})?)$') && quantity(self).compareTo(quantity('10m')) >= 0 \
          && quantity(self).compareTo(quantity('64')) <= 0")
-        .message("cpuRequest is a number of cores from 10m to 64, such as 500m or 2"))]
+        .message("cpuRequest is a number of cores from 10m to 64, such as 500m, \"0.5\" or 2"))]
     pub cpu_request: Option<String>,
 
     /// Deprecated: use limits.cpu. This field is read in this release, and removed in the next one.
@@ -73,7 +74,7 @@ pub struct Resources {
     #[x_kube(validation = Rule::new(
         "self.matches('^([1-9][0-9]*m|[0-9]+([.][0-9]{1,3})?)$') && quantity(self).compareTo(quantity('10m')) >= 0 \
          && quantity(self).compareTo(quantity('256')) <= 0")
-        .message("cpuLimit is a number of cores from 10m to 256, such as 500m or 2"))]
+        .message("cpuLimit is a number of cores from 10m to 256, such as 500m, \"0.5\" or 2"))]
     pub cpu_limit: Option<String>,
 
     /// What happens to a gateway that was OOM-killed. None (the default): it restarts with the same limit, and the status recommends a
@@ -102,7 +103,7 @@ pub struct ResourceRequests {
     #[x_kube(validation = Rule::new(
         "string(self) != self || (self.matches('^([1-9][0-9]*m|[0-9]+([.][0-9]{1,3})?)$') \
          && quantity(self).compareTo(quantity('10m')) >= 0 && quantity(self).compareTo(quantity('64')) <= 0)")
-        .message("requests.cpu is a number of cores from 10m to 64, such as 500m or 2"))]
+        .message("requests.cpu is a number of cores from 10m to 64, such as 500m, \"0.5\" or 2"))]
     pub cpu: Option<Cpu>,
 
     /// Memory that is reserved: the same as limits.memory, which is also what it is when it is not set.
@@ -124,7 +125,7 @@ pub struct ResourceLimits {
     #[x_kube(validation = Rule::new(
         "string(self) != self || (self.matches('^([1-9][0-9]*m|[0-9]+([.][0-9]{1,3})?)$') \
          && quantity(self).compareTo(quantity('10m')) >= 0 && quantity(self).compareTo(quantity('256')) <= 0)")
-        .message("limits.cpu is a number of cores from 10m to 256, such as 500m or 2"))]
+        .message("limits.cpu is a number of cores from 10m to 256, such as 500m, \"0.5\" or 2"))]
     pub cpu: Option<Cpu>,
 
     /// Memory, request and limit: a whole number of Mi or Gi, at least 128Mi. When it is not set, 512Mi. The gateway divides it among fixed

@@ -70,14 +70,13 @@ pub struct Schema {
     /// cardinality first compresses best. When it is empty, an existing table keeps its key. A new table gets that of the
     /// preset, or else ServiceName, SpanName, toDateTime(Timestamp), Timestamp.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(
-        length(max = 8),
-        inner(
-            length(min = 1, max = 128),
-            regex(pattern = r"^[a-zA-Z_][a-zA-Z0-9_]*(\([a-zA-Z_][a-zA-Z0-9_]*\))?$")
-        )
+    #[schemars(length(max = 8), inner(length(min = 1, max = 128)))]
+    #[x_kube(
+        validation = Rule::new(
+            "self.all(k, k.matches('^[a-zA-Z_][a-zA-Z0-9_]*([(][a-zA-Z_][a-zA-Z0-9_]*[)])?$'))")
+            .message("each of orderBy is a column, or a function of one, such as ServiceName or toStartOfHour(Timestamp)"),
+        merge_strategy = ListMerge::Atomic
     )]
-    #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub order_by: Vec<String>,
 
     /// Paths of a JSON column that get a column of their own; further ones share one. 0 to 1024. When it is not set, an existing
@@ -231,26 +230,29 @@ pub struct TypedPaths {
     /// Of the resource's attributes, such as k8s.pod.name: Nullable(String). HyperDX cannot list the values of such a path.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 64))]
+    #[x_kube(validation = Rule::new(
+        "self.all(k, self[k].matches('^((Bool|U?Int(8|16|32|64)|Float(32|64)|String)\
+         |Nullable[(](Bool|U?Int(8|16|32|64)|Float(32|64)|String)[)])$'))")
+        .message("each type of typedPaths.resource is Bool, Int8 to Int64, UInt8 to UInt64, Float32, Float64 or String, or Nullable() of one, \
+                  such as Nullable(String)"))]
     pub resource: BTreeMap<String, PathType>,
 
     /// Of the span's attributes, such as http.response.status_code: Nullable(Int64).
     #[serde(default)]
     #[schemars(extend("maxProperties" = 64))]
+    #[x_kube(validation = Rule::new(
+        "self.all(k, self[k].matches('^((Bool|U?Int(8|16|32|64)|Float(32|64)|String)\
+         |Nullable[(](Bool|U?Int(8|16|32|64)|Float(32|64)|String)[)])$'))")
+        .message("each type of typedPaths.span is Bool, Int8 to Int64, UInt8 to UInt64, Float32, Float64 or String, or Nullable() of one, \
+                  such as Nullable(String)"))]
     pub span: BTreeMap<String, PathType>,
 }
 
 /// The type of a path.
+// The rules of the maps bound its text: a rule has words, and the schema of a text that is not a field cannot have one.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct PathType(
-    #[schemars(
-        length(max = 32),
-        regex(
-            pattern = r"^((Bool|U?Int(8|16|32|64)|Float(32|64)|String)|Nullable\((Bool|U?Int(8|16|32|64)|Float(32|64)|String)\))$"
-        )
-    )]
-    pub String,
-);
+pub struct PathType(#[schemars(length(max = 32))] pub String);
 
 /// A column that the gateways do not fill.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -103,7 +103,9 @@ pub struct Shard {
     /// keeps the name and its place in the list, and all of its endpoints may be changed. A shard without a name keeps at least one of its
     /// endpoints. An endpoint does not move to another shard in one edit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("the name of a shard has only a-z, 0-9 and -, and begins and ends with a letter or digit, such as eu-1"))]
     pub name: Option<String>,
 
     /// HTTP interfaces of its replicas, as in endpoints; 1 to 16. Another shard must not list them.

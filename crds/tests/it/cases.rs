@@ -17,6 +17,8 @@ mod presets;
 mod resources;
 #[path = "cases/schedules.rs"]
 mod schedules;
+#[path = "cases/texts.rs"]
+mod texts;
 #[path = "cases/values.rs"]
 mod values;
 
@@ -26,6 +28,7 @@ use values::Case;
 pub fn value_cases() -> impl Iterator<Item = &'static Case> {
     values::VALUES
         .iter()
+        .chain(texts::TEXTS)
         .chain(resources::RESOURCES)
         .chain(schedules::SCHEDULES)
         .chain(pods::PODS)

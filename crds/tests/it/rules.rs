@@ -36,6 +36,22 @@ fn each_rule_refuses_what_is_wrong_with_its_message() {
     }
 }
 
+/// Another rule that reads the same value would fail in the words of a parser.
+#[test]
+fn a_number_of_cores_that_is_none_is_refused_by_the_rule_of_its_field_alone() {
+    for (value, message) in [
+        (r#"{"requests": {"cpu": "half"}}"#, "requests.cpu is a number of cores"),
+        (r#"{"limits": {"cpu": "half"}}"#, "limits.cpu is a number of cores"),
+        (r#"{"requests": {"cpu": 2}, "limits": {"cpu": "many"}}"#, "limits.cpu is a number of cores"),
+        (r#"{"requests": {"cpu": ""}, "limits": {"cpu": "100m"}}"#, "requests.cpu is a number of cores"),
+        (r#"{"cpuRequest": "half"}"#, "cpuRequest is a number of cores"),
+        (r#"{"cpuLimit": "half"}"#, "cpuLimit is a number of cores"),
+    ] {
+        let found = failures(&with("/spec/gateway/resources", value), None);
+        assert!(matches!(found.as_slice(), [only] if only.contains(message)), "{value}: {found:?}");
+    }
+}
+
 #[test]
 fn each_transition_rule_sees_the_change() {
     for (pointer, from, to, taken, message) in CHANGES {

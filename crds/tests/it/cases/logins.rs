@@ -7,6 +7,30 @@ pub const LOGINS: &[Case] = &[
     Case {
         pointer: "/spec/source/kafka/sasl",
         taken: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a", "secretRef": {"name": "a"}}}}"#,
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "http://a:1/b?c=d", "secretRef": {"name": "a"}}}}"#,
+        ],
+        refused: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://u:p@a/b", "secretRef": {"name": "a"}}}}"#,
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "login.example.com/token", "secretRef": {"name": "a"}}}}"#,
+        ],
+        message: "tokenEndpoint is a URL without a user",
+    },
+    Case {
+        pointer: "/spec/source/kafka",
+        taken: &[r#"{"bootstrapServers": ["kafka:9098"], "topics": ["t"], "tls": {},
+                "sasl": {"mechanism": "OAuthBearer", "oauth": {"awsMskIam": {"region": "us-gov-east-1"}}}}"#],
+        refused: &[
+            r#"{"bootstrapServers": ["kafka:9098"], "topics": ["t"], "tls": {},
+                "sasl": {"mechanism": "OAuthBearer", "oauth": {"awsMskIam": {"region": "Frankfurt"}}}}"#,
+            r#"{"bootstrapServers": ["kafka:9098"], "topics": ["t"], "tls": {},
+                "sasl": {"mechanism": "OAuthBearer", "oauth": {"awsMskIam": {"region": "eu_central_1"}}}}"#,
+        ],
+        message: "region is a region of AWS",
+    },
+    Case {
+        pointer: "/spec/source/kafka/sasl",
+        taken: &[
             r#"{"mechanism": "Plain", "secretRef": {"name": "a"}}"#,
             r#"{"mechanism": "Plain", "username": "u", "secretRef": {"name": "a", "passwordKey": "p"}}"#,
             r#"{"mechanism": "ScramSha512", "secretRef": {"name": "a", "usernameKey": "user", "passwordKey": ".p-_9"}}"#,

@@ -61,6 +61,7 @@ pub const RESOURCES: &[Case] = &[
             r#"{"requests": {"cpu": "65"}}"#,
             r#"{"requests": {"cpu": "1k"}}"#,
             r#"{"requests": {"cpu": "-1"}}"#,
+            r#"{"requests": {"cpu": "half"}}"#,
             r#"{"requests": {"cpu": ""}}"#,
         ],
         message: "requests.cpu is a number of cores",
