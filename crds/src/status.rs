@@ -231,7 +231,7 @@ pub mod condition {
     pub const RECONCILING: &str = "Reconciling";
     /// True when nothing will change until someone changes something.
     pub const STALLED: &str = "Stalled";
-    /// Kafka answers, every topic exists, and gateways do not reject all messages.
+    /// Kafka answers, every topic exists, gateways reach a broker, and do not reject all messages.
     pub const SOURCE_REACHABLE: &str = "SourceReachable";
     /// ClickHouse answered with these credentials when it was last asked, and no gateway's inserts have failed since.
     pub const SINK_REACHABLE: &str = "SinkReachable";

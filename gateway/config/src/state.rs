@@ -34,6 +34,9 @@ pub const STATE_BYTES_MAX: usize = 4 << 20;
 /// Characters of the text of a failed insert. Chosen: ClickHouse names code and cause within 200; the message of a condition has room for it.
 pub const INSERT_ERROR_CHARS_MAX: usize = 200;
 
+/// Characters of the reason for which no broker is reached. Chosen, as for an insert, with room for the name of a host twice.
+pub const UNCONNECTED_CHARS_MAX: usize = 300;
+
 /// Characters that an error keeps of each text that it got. Chosen: a place and a cause fit, in one line of a log.
 const ERROR_CHARS_MAX: usize = 200;
 
@@ -149,6 +152,9 @@ pub struct GatewaySample {
     /// The memory limit of the config, in bytes. Default: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<u64>,
+    /// Why no broker is reached, while none is. Default: one is, or it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unconnected: Option<UnconnectedState>,
     /// Partitions that it owns. `topics` may list fewer, because Kafka has not told of all of them yet. Default: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partitions_owned: Option<u64>,
@@ -213,6 +219,16 @@ pub struct InsertErrorState {
     /// left out. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// That no broker is reached by the address that it announces, whether or not the addresses of the config are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnconnectedState {
+    /// How the first connection failed, with its address, for people, at most [`UNCONNECTED_CHARS_MAX`] characters.
+    pub reason: String,
+    /// Seconds since then. Default 0.
+    #[serde(default)]
+    pub seconds: u64,
 }
 
 /// What waits on a queue volume.
@@ -372,6 +388,16 @@ mod tests {
         let least: InsertErrorState = serde_json::from_str(r#"{"class": "retry", "since": 1}"#).unwrap();
         assert_eq!(least, InsertErrorState { class: "retry".into(), code: None, message: None });
         assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().insert_error, None);
+    }
+
+    #[test]
+    fn that_no_broker_is_reached_is_read_back_and_an_older_gateway_does_not_say_it() {
+        let said = UnconnectedState { reason: "a:9092/1: refused".into(), seconds: 75 };
+        let sample = GatewaySample { unconnected: Some(said), ..GatewaySample::default() };
+        let written = serde_json::to_value(&sample).unwrap();
+        assert_eq!(written["unconnected"], serde_json::json!({"reason": "a:9092/1: refused", "seconds": 75}));
+        assert_eq!(serde_json::from_value::<GatewaySample>(written).unwrap(), sample);
+        assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().unconnected, None);
     }
 
     #[test]

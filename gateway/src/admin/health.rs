@@ -131,7 +131,7 @@ impl Status {
         }
         let Some(stats) = self.consumer.get().filter(|stats| stats.joined.load(Ordering::Acquire)) else {
             let unconnected = self.consumer.get().and_then(|stats| stats.unconnected());
-            let why = unconnected.map_or_else(String::new, |why| {
+            let why = unconnected.map_or_else(String::new, |(why, _)| {
                 format!(
                     ": {why}; check that pods can reach this address, which may be one that a broker announces (advertised.listeners)"
                 )

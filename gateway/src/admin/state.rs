@@ -10,7 +10,7 @@ use crate::{
 };
 use sluice_gateway_config::{
     GatewaySample, GatewayState, OpenTransactionState, PartitionState, PodIdentity, QueueState,
-    STATE_VERSION, TopicState,
+    STATE_VERSION, TopicState, UNCONNECTED_CHARS_MAX, UnconnectedState,
 };
 use sluice_kafka::ConsumerStats;
 use sluice_ranges::PartitionId;
@@ -40,10 +40,18 @@ impl Status {
             queue: self.queue(),
             resident_bytes: resident_bytes().and_then(count),
             pool_free_bytes: u64::try_from(self.pool.free_bytes()).ok(),
+            unconnected: consumer.and_then(|stats| self.unconnected(stats)),
             partitions_owned: count(owned),
             topics: consumer.map_or_else(Vec::new, |stats| topics(stats)),
             ..self.metrics.sample()
         }
+    }
+
+    /// A gateway that drains needs no broker any more once it has left.
+    fn unconnected(&self, consumer: &ConsumerStats) -> Option<UnconnectedState> {
+        let (reason, time) = consumer.unconnected().filter(|_| !self.drain_asked().is_requested())?;
+        let reason = reason.chars().take(UNCONNECTED_CHARS_MAX).collect();
+        Some(UnconnectedState { reason, seconds: time.as_secs() })
     }
 
     /// What waits on the volume. `None` while an earlier run may have left blocks there that are not counted yet.
@@ -221,6 +229,7 @@ mod tests {
             resident_bytes: said.resident_bytes,
             pool_free_bytes: Some(status.pool.free_bytes() as u64),
             memory_limit_bytes: Some(192 << 20),
+            unconnected: None,
             partitions_owned: Some(0),
             topics: Vec::new(),
         };

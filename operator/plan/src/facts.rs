@@ -3,7 +3,7 @@
 use crate::{
     observed::{
         EdgeSeen, MessagesSeen, OpenTransaction, Partitions, ReconcileFailure, SchemaSeen, Secrets,
-        ServersSeen, SilentSeen, StorageClassSeen, UnreadSeen, VolumesSeen, WorkloadSeen,
+        ServersSeen, SilentSeen, StorageClassSeen, UnconnectedSeen, UnreadSeen, VolumesSeen, WorkloadSeen,
         inserts::{InsertError, SinkSeen},
     },
     pipeline::connections::Unresolved,
@@ -56,6 +56,8 @@ pub struct Observed {
     pub unread: Option<UnreadSeen>,
     /// Ready gateways that did not answer when they were asked last.
     pub silent: Vec<SilentSeen>,
+    /// Gateways that reach no broker; `None` when none gave an answer.
+    pub unconnected: Option<Vec<UnconnectedSeen>>,
     /// Whether the gateways' inserts succeed.
     pub sink: SinkSeen,
     /// How the last insert failed of a gateway whose inserts fail; `None` when it does not say.

@@ -22,6 +22,7 @@ mod source;
 mod storage;
 mod termination;
 mod transactions;
+mod unconnected;
 mod volumes;
 mod workload;
 
@@ -42,5 +43,6 @@ pub use source::{Partitions, SourceFailure, TopicSeen};
 pub use storage::StorageClassSeen;
 pub use termination::Termination;
 pub use transactions::{OPEN_SECONDS_MAX, OpenTransaction, OpenTransactions};
+pub use unconnected::{UNCONNECTED_SECONDS, UnconnectedSeen};
 pub use volumes::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesSeen};
 pub use workload::{FailedSeen, GoingSeen, PodSeen, ProvedSeen, WorkloadSeen};

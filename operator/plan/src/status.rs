@@ -17,6 +17,7 @@ mod replica_conflict;
 mod scaling;
 mod silent;
 mod transactions;
+mod unconnected;
 mod verdict;
 mod volumes;
 

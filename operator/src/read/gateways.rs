@@ -22,6 +22,7 @@ pub mod exchange;
 pub mod looks;
 pub mod sample;
 pub mod silence;
+pub mod unconnected;
 pub mod without_state;
 
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 use super::{
     Sources,
     gateway_report::{self, GatewayReport},
-    gateways::{Gateway, looks::Look, silence},
+    gateways::{Gateway, looks::Look, silence, unconnected},
     kafka::{
         cluster::Cluster,
         sample::{self, Sample, Source},
@@ -131,6 +131,7 @@ pub async fn observe(
         messages,
         open_transactions,
         silent,
+        unconnected: unconnected::hear(look.as_deref(), &gateways),
         sink,
         insert_error,
         volumes,

@@ -84,8 +84,8 @@ pub struct ConsumerStats {
     last_poll_millis: AtomicU64,
     /// Whether the group has given this member an assignment, even an empty one.
     pub joined: AtomicBool,
-    /// Why a connection failed, while no broker can be reached: the first reason, so that a status with it stays the same.
-    unconnected: Mutex<Option<String>>,
+    /// Why a connection failed, while no broker can be reached, and since when: the first reason, so that a status with it stays the same.
+    unconnected: Mutex<Option<(String, Instant)>>,
     pub partitions_owned: AtomicI64,
     /// Assignments and revocations.
     pub rebalances: AtomicU64,
@@ -174,15 +174,16 @@ impl ConsumerStats {
         }
     }
 
-    /// Why a connection to a broker failed, while none can be reached.
-    pub fn unconnected(&self) -> Option<String> {
-        locked(&self.unconnected).clone()
+    /// Why a connection to a broker failed, while none can be reached, and how long ago that began.
+    pub fn unconnected(&self) -> Option<(String, Duration)> {
+        let unconnected = locked(&self.unconnected);
+        unconnected.as_ref().map(|(reason, since)| (reason.clone(), since.elapsed()))
     }
 
     /// Keeps the first reason. It is without the time that the try took, which differs each time.
     pub(crate) fn fails_to_connect(&self, reason: &str) {
         let reason = reason.split_once(" (after ").map_or(reason, |(reason, _)| reason);
-        locked(&self.unconnected).get_or_insert_with(|| reason.to_owned());
+        locked(&self.unconnected).get_or_insert_with(|| (reason.to_owned(), Instant::now()));
     }
 
     pub(crate) fn connects(&self) {
@@ -303,7 +304,7 @@ mod tests {
         );
         stats.fails_to_connect("b:9092/2: Failed to resolve 'b:9092'");
         let kept = "a:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused";
-        assert_eq!(stats.unconnected().as_deref(), Some(kept));
+        assert_eq!(stats.unconnected().map(|(reason, _)| reason).as_deref(), Some(kept));
         stats.connects();
         assert_eq!(stats.unconnected(), None);
     }

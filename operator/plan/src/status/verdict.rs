@@ -7,7 +7,7 @@ use crate::{
     observed::{SchemaFailure, SchemaSeen, SourceFailure, TopicSeen, inserts::SinkSeen, is_said_by_the_job},
     pipeline::{Intent, connections::where_it_stands},
     scale::{Hold, Limit},
-    status::{messages, scaling::joined, transactions},
+    status::{messages, scaling::joined, transactions, unconnected},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
@@ -71,7 +71,7 @@ impl Verdict {
     }
 }
 
-/// Whether Kafka answers and has every topic, and gateways can read what the topics hold.
+/// Whether Kafka answers and has every topic, and gateways reach it and can read what the topics hold.
 pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Verdict {
     if let Some(message) = &observed.unresolved.source {
         return Verdict::no(reason::CONNECTION_MISSING, message);
@@ -98,7 +98,8 @@ pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed, no
         }
     }
     if missing.is_empty() {
-        transactions::hanging(pipeline, observed)
+        unconnected::unconnected(pipeline, observed)
+            .or_else(|| transactions::hanging(pipeline, observed))
             .or_else(|| messages::unreadable(pipeline, observed, now))
             .unwrap_or_else(|| {
                 let (partitions, topics) = (plural(partitions, "partition"), plural(topics.len(), "topic"));

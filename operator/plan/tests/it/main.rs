@@ -30,6 +30,7 @@ mod statuses;
 mod statuses_of_messages;
 mod statuses_of_readers;
 mod stored;
+mod unconnected;
 mod volumes;
 mod wording;
 
@@ -100,6 +101,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         open_transactions: None,
         unread: None,
         silent: Vec::new(),
+        unconnected: None,
         sink: SinkSeen::NotKnown,
         insert_error: None,
         scaling: ScalingSeen::default(),

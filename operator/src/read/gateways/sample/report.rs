@@ -1,12 +1,12 @@
 //! All that the operator takes from the sample of one gateway, read once for everybody who goes by it. The sample is not kept.
 
 use super::{
-    counted,
+    brokers, counted,
     delivery::{self, Told},
     gateway::{self, Missing, Numbers},
     messages, transactions,
 };
-use sluice_gateway_config::GatewaySample;
+use sluice_gateway_config::{GatewaySample, UnconnectedState};
 use sluice_plan::{
     observed::{
         MessagesSeen, OpenTransaction,
@@ -32,6 +32,8 @@ pub struct Report {
     pub messages: Option<MessagesSeen>,
     /// Open transactions that keep it from reading partitions.
     pub open_transactions: Vec<OpenTransaction>,
+    /// Why it reaches no broker, while it does not.
+    pub unconnected: Option<UnconnectedState>,
     /// What a canary is judged by.
     pub counted: Counted,
 }
@@ -47,6 +49,7 @@ impl Report {
             insert_error: delivery::insert_error(sample),
             messages: messages::read(sample),
             open_transactions: transactions::read(sample),
+            unconnected: brokers::unconnected(sample),
             counted: counted::read(sample),
         }
     }
