@@ -14,6 +14,8 @@
 //!             format
 //! ```
 //!
+//! A gateway that accepts OTLP itself keeps requests in a [`log`] there, which has the same segments.
+//!
 //! The caller may store small files of its own beside the queue's, with other names. Each is whole or absent ([`whole_file`]).
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
@@ -23,6 +25,7 @@ mod entry;
 mod files;
 pub mod format;
 mod identity;
+pub mod log;
 mod open;
 mod queue;
 mod record;

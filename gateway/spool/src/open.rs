@@ -1,11 +1,13 @@
-//! Opening a queue: reads every segment on the volume, puts what is found in order and makes it durable before the caller relies on it.
+//! Opening a queue or a log: reads every segment in the folder, puts what is found in order and makes it durable before the caller relies on
+//! it.
 
 use crate::{
-    files::{Fatal, FileAt as _, Files},
+    files::{Fatal, FileAt, Files},
     format::{Kind, VERSION, name, parse_name},
     queue::{Options, Queue},
     recover::{FoundSegment, Partitions, Recovery, Verdict},
     recovered::{Recovered, SetAside},
+    segment::Segment,
 };
 use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
@@ -44,52 +46,19 @@ impl<F: Files> Queue<F> {
             directory_dirty: true,
             failed: None,
         };
-        let mut recovery = Recovery { report: Recovered::default(), buffer: vec![0; BUFFER_BYTES] };
+        let mut recovery = recovery();
         for (&sequence, &kind) in &found {
             let newest = sequence.saturating_add(1) == queue.next;
-            queue.take_over(sequence, kind, newest, &mut recovery)?;
+            let place = Found { sequence, kind, newest };
+            match take_over(&queue.files, &queue.options, place, (&mut queue.partitions, &mut recovery))? {
+                Taken::Ours(segment) => {
+                    queue.segments.insert(sequence, *segment);
+                }
+                Taken::Foreign { bytes } => queue.kept_bytes = queue.kept_bytes.saturating_add(bytes),
+            }
         }
         queue.settle_into_order()?;
         Ok((queue, recovery.report))
-    }
-
-    /// Reads a segment. Only the newest one can have a torn tail: the others were sealed before the next was created.
-    fn take_over(
-        &mut self,
-        sequence: u64,
-        kind: Kind,
-        newest: bool,
-        recovery: &mut Recovery,
-    ) -> Result<(), OpenError> {
-        let file_name = name(sequence, kind);
-        let file = Arc::new(self.files.open(&file_name).map_err(Fatal::of("open", &file_name))?);
-        let (identity, failure) = (self.options.identity, Cell::default());
-        let reads_all = self.options.reads_all;
-        let left =
-            FoundSegment { file: Arc::clone(&file), sequence, kind, newest, identity, reads_all, failure };
-        match left.recover(&mut self.partitions, recovery)? {
-            Verdict::Newer(version) => return Err(OpenError::Newer { file: file_name, version }),
-            Verdict::Ours(segment) => {
-                self.segments.insert(sequence, *segment);
-            }
-            Verdict::Foreign => {
-                let size = file.size().map_err(Fatal::of("read the size of", &file_name))?;
-                self.kept_bytes = self.kept_bytes.saturating_add(size);
-                self.set_foreign_aside(sequence, kind, &mut recovery.report)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn set_foreign_aside(&self, sequence: u64, kind: Kind, report: &mut Recovered) -> Result<(), Fatal> {
-        if kind == Kind::Damaged {
-            return Ok(());
-        }
-        let (from, file) = (name(sequence, kind), name(sequence, Kind::Damaged));
-        self.files.rename(&from, &file).map_err(Fatal::of("rename", &from))?;
-        let reason = "it belongs to another queue, or was renamed".to_owned();
-        report.set_aside.push(SetAside { file, reason, before: false, lost: Vec::new() });
-        Ok(())
     }
 
     /// Cuts, seals, renames and removes files, then syncs: nothing is appended to a segment of an earlier run.
@@ -98,16 +67,7 @@ impl<F: Files> Queue<F> {
         for sequence in sequences {
             let segment = self.segments.get_mut(&sequence).expect("its key was just seen");
             let damaged = segment.damaged;
-            for ordinal in std::mem::take(&mut segment.torn) {
-                // Torn blocks are reported now. A later run would take them for damage, like blocks before one that is marked.
-                segment.settle(ordinal)?;
-                segment.sync()?;
-            }
-            if segment.live > 0 || damaged {
-                segment.seal()?;
-                // The data that was read may have been in memory only.
-                segment.sync()?;
-            }
+            close_off(segment)?;
             if damaged {
                 self.rename_damaged(sequence)?;
             }
@@ -117,8 +77,83 @@ impl<F: Files> Queue<F> {
     }
 }
 
-/// The segments on the volume. Removes files that never got their final name.
-fn remove_drafts(files: &impl Files) -> Result<BTreeMap<u64, Kind>, OpenError> {
+/// A segment's file, as it was found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub sequence: u64,
+    pub kind: Kind,
+    /// Whether no segment has a higher sequence.
+    pub newest: bool,
+}
+
+/// What a file is.
+pub(crate) enum Taken<F> {
+    /// A segment of this queue.
+    Ours(Box<Segment<F>>),
+    /// It is not, and was set aside. It stays on the volume.
+    Foreign { bytes: u64 },
+}
+
+/// State that is passed from segment to segment while a folder is opened.
+pub(crate) fn recovery() -> Recovery {
+    Recovery { report: Recovered::default(), buffer: vec![0; BUFFER_BYTES] }
+}
+
+/// Reads a segment. Only the newest one can have a torn tail: the others were sealed before the next was created.
+pub(crate) fn take_over<F: Files>(
+    files: &F,
+    options: &Options,
+    Found { sequence, kind, newest }: Found,
+    (partitions, recovery): (&mut Partitions, &mut Recovery),
+) -> Result<Taken<F::File>, OpenError> {
+    let file_name = name(sequence, kind);
+    let file = Arc::new(files.open(&file_name).map_err(Fatal::of("open", &file_name))?);
+    let (identity, failure) = (options.identity, Cell::default());
+    let reads_all = options.reads_all;
+    let left = FoundSegment { file: Arc::clone(&file), sequence, kind, newest, identity, reads_all, failure };
+    match left.recover(partitions, recovery)? {
+        Verdict::Newer(version) => Err(OpenError::Newer { file: file_name, version }),
+        Verdict::Ours(segment) => Ok(Taken::Ours(segment)),
+        Verdict::Foreign => {
+            let bytes = file.size().map_err(Fatal::of("read the size of", &file_name))?;
+            set_foreign_aside(files, (sequence, kind), &mut recovery.report)?;
+            Ok(Taken::Foreign { bytes })
+        }
+    }
+}
+
+fn set_foreign_aside(
+    files: &impl Files,
+    (sequence, kind): (u64, Kind),
+    report: &mut Recovered,
+) -> Result<(), Fatal> {
+    if kind == Kind::Damaged {
+        return Ok(());
+    }
+    let (from, file) = (name(sequence, kind), name(sequence, Kind::Damaged));
+    files.rename(&from, &file).map_err(Fatal::of("rename", &from))?;
+    let reason = "it belongs to another queue, or was renamed".to_owned();
+    report.set_aside.push(SetAside { file, reason, before: false, lost: Vec::new() });
+    Ok(())
+}
+
+/// Cuts and seals a segment of an earlier run, and makes it durable: nothing is appended to it.
+pub(crate) fn close_off<F: FileAt>(segment: &mut Segment<F>) -> Result<(), Fatal> {
+    for ordinal in std::mem::take(&mut segment.torn) {
+        // Torn blocks are reported now. A later run would take them for damage, like blocks before one that is marked.
+        segment.settle(ordinal)?;
+        segment.sync()?;
+    }
+    if segment.live > 0 || segment.damaged {
+        segment.seal()?;
+        // The data that was read may have been in memory only.
+        segment.sync()?;
+    }
+    Ok(())
+}
+
+/// The segments in the folder. Removes files that never got their final name.
+pub(crate) fn remove_drafts(files: &impl Files) -> Result<BTreeMap<u64, Kind>, OpenError> {
     let mut found = BTreeMap::new();
     for file in files.names().map_err(Fatal::of("list", "the directory"))? {
         let Some((sequence, kind)) = parse_name(&file) else { continue };

@@ -146,7 +146,7 @@ impl<F: FileAt> FoundSegment<F> {
     }
 
     /// Whether the bytes at a position exist and were read into the buffer.
-    fn read(&self, buffer: &mut [u8], at: u64) -> bool {
+    pub fn read(&self, buffer: &mut [u8], at: u64) -> bool {
         match self.file.read_exact_at(buffer, at) {
             Ok(()) => true,
             Err(error) => {
@@ -274,7 +274,7 @@ impl<F: FileAt> FoundSegment<F> {
     }
 
     /// The header at a position, if it belongs to this segment and is not earlier than expected.
-    fn header(&self, at: u64, limit: u64, expected: u32) -> Option<RecordHeader> {
+    pub fn header(&self, at: u64, limit: u64, expected: u32) -> Option<RecordHeader> {
         if at.saturating_add(RECORD_HEADER_BYTES as u64) > limit {
             return None;
         }
@@ -287,7 +287,13 @@ impl<F: FileAt> FoundSegment<F> {
 
     /// The first header from a position on. Bytes of a body are not mistaken for one: checksum, sequence, identity and ordinal would have
     /// to match.
-    fn find(&self, from: u64, limit: u64, expected: u32, buffer: &mut [u8]) -> Option<(u64, RecordHeader)> {
+    pub fn find(
+        &self,
+        from: u64,
+        limit: u64,
+        expected: u32,
+        buffer: &mut [u8],
+    ) -> Option<(u64, RecordHeader)> {
         let mut at = from;
         while at.saturating_add(RECORD_HEADER_BYTES as u64) <= limit {
             let left = usize::try_from(limit.saturating_sub(at)).unwrap_or(usize::MAX);

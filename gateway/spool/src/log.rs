@@ -1,0 +1,65 @@
+//! A log on the queue volume: messages in the order of their offsets, in the segments of the queue.
+//!
+//! A gateway with `source.otlp` keeps each request here before it answers. A log is a partition: it has offsets, one for each message, a
+//! committed offset with the plan of ranges ([`Offsets`]), and readers.
+//!
+//! ```text
+//!  append, append, ... sync      the caller decides how many share a sync; then it answers
+//!  LogView -> Cursor             readers, on their threads: the messages up to the last sync
+//!  Offsets::store                what is committed, on the thread that commits
+//!  remove_below                  segments whose messages are all committed
+//! ```
+//!
+//! Each log has a folder of its own. A record of a segment ([`crate::format`]) is what one append wrote: its offsets are those of the
+//! messages, `rows` is their number, and the body begins with a table of them ([`table`]). Marks are not used, but for records that were
+//! torn: the committed offset says what is done.
+//!
+//! Owner of [`Log`]: one thread. Guarantees after a crash at any time:
+//!
+//! - A message whose append was followed by a sync is there until the committed offset is above it, at its offset, with its bytes.
+//! - An offset is never given to a second message, whatever is damaged, as long as [`Offsets`] can be read.
+//! - What was appended and not synced is there or not; a message never is in part.
+//!
+//! Limits: [`RECORD_MESSAGES_MAX`], [`LOG_SEGMENTS_MAX`], and the bytes that the caller allows at each append.
+
+mod cursor;
+mod offsets;
+mod opening;
+pub mod table;
+mod view;
+mod volume_id;
+mod writer;
+
+pub use cursor::{Cursor, Message, Read};
+pub use offsets::{Committed, METADATA_BYTES_MAX, Offsets};
+pub use opening::{LogFound, LogOpenError, LogOptions};
+pub use view::LogView;
+pub use volume_id::{VOLUME_ID_FILE, VolumeIdError, volume_id};
+pub use writer::{Appended, Log, LogError};
+
+/// Messages of an append. Chosen: more requests than a server has under way; the table of a record has 32 KiB.
+pub const RECORD_MESSAGES_MAX: usize = 4_096;
+
+/// Segments of a log. Chosen: at ten appends a second, each synced for itself, four days; 1 MiB of memory.
+pub const LOG_SEGMENTS_MAX: usize = 4_096;
+
+/// In place of the fingerprint of columns, so that a log's record is never taken for a block.
+pub(crate) const LOG_COLUMNS: u64 = u64::from_le_bytes(*b"slucelog");
+
+/// Offsets of messages that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostMessages {
+    /// The first offset.
+    pub first: i64,
+    /// One past the last.
+    pub next: i64,
+    /// Whether each of the offsets had a message. Otherwise the header that says how many there were is damaged too.
+    pub is_exact: bool,
+}
+
+impl LostMessages {
+    /// Number of offsets.
+    pub fn count(&self) -> u64 {
+        u64::try_from(self.next.saturating_sub(self.first)).unwrap_or(0)
+    }
+}

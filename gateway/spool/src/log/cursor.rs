@@ -1,0 +1,232 @@
+//! A reader of a log: one message after another, from an offset on.
+//!
+//! Owner: one thread, with a view of the log. It reads up to the end of the last sync. Every message is compared with its checksum before it is
+//! returned. What cannot be read is reported with its offsets, and reading goes on behind it.
+//!
+//! Limits: one message in memory, the table of one record (32 KiB), and a buffer while it searches behind damage.
+
+use crate::{
+    body::{Body, BodyError},
+    files::{Fatal, FileAt, Files, is_short},
+    format::{Kind, RECORD_HEADER_BYTES, RECORDS_AT},
+    log::{
+        LostMessages,
+        table::{self, TableEntry},
+        view::{LogView, SegmentPlace},
+    },
+    record::RecordHeader,
+    recover::FoundSegment,
+};
+use std::{cell::Cell, sync::Arc};
+
+/// The buffer with which the next header is searched behind damage. Chosen: a disk reads it at its full speed.
+const SEARCH_BYTES: usize = 64 << 10;
+
+/// A message of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    pub offset: i64,
+    /// When it was appended, in ms since 1970.
+    pub appended_ms: u64,
+    pub payload: Vec<u8>,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Read {
+    Message(Message),
+    /// These cannot be read. Reading goes on behind them.
+    Lost(LostMessages),
+    /// Nothing yet.
+    End,
+}
+
+/// A segment that is being read.
+#[derive(Debug)]
+struct OpenSegment<F> {
+    place: SegmentPlace,
+    file: Arc<F>,
+    /// Where the next record begins, and its ordinal.
+    at: u64,
+    ordinal: u32,
+}
+
+/// A record that is being read.
+#[derive(Debug)]
+struct OpenRecord {
+    appended_ms: u64,
+    next: i64,
+    table: Vec<TableEntry>,
+    /// The message that comes next, and where it begins.
+    index: usize,
+    at: u64,
+}
+
+/// A reader.
+#[derive(Debug)]
+pub struct Cursor<F: Files> {
+    view: LogView<F>,
+    position: i64,
+    segment: Option<OpenSegment<F::File>>,
+    record: Option<OpenRecord>,
+}
+
+impl<F: Files> Cursor<F> {
+    pub(super) fn new(view: LogView<F>, position: i64) -> Self {
+        Self { view, position, segment: None, record: None }
+    }
+
+    /// The offset of the next message.
+    pub fn position(&self) -> i64 {
+        self.position
+    }
+
+    /// Reads on. After an error the message may be intact; the volume has failed.
+    pub fn read(&mut self) -> Result<Read, Fatal> {
+        loop {
+            if self.position >= self.view.end() {
+                return Ok(Read::End);
+            }
+            if self.record.is_some() {
+                if let Some(read) = self.next_message()? {
+                    return Ok(read);
+                }
+                continue;
+            }
+            let lost = self.next_record()?;
+            if let Some(lost) = lost.filter(|lost| !self.view.is_unfinished(lost.first, lost.next)) {
+                return Ok(Read::Lost(lost));
+            }
+        }
+    }
+
+    /// The next message of the open record; `None` if it has no more.
+    fn next_message(&mut self) -> Result<Option<Read>, Fatal> {
+        let (Some(segment), Some(record)) = (&self.segment, &mut self.record) else { return Ok(None) };
+        let Some(entry) = record.table.get(record.index).copied() else {
+            self.position = self.position.max(record.next);
+            self.record = None;
+            return Ok(None);
+        };
+        let (offset, appended_ms) = (self.position, record.appended_ms);
+        let mut payload = vec![0; usize::try_from(entry.bytes).unwrap_or(usize::MAX)];
+        let read = segment.file.read_exact_at(&mut payload, record.at);
+        record.index = record.index.saturating_add(1);
+        record.at = record.at.saturating_add(u64::from(entry.bytes));
+        match read {
+            Err(error) if !is_short(&error) => {
+                return Err(Fatal::of("read", &segment.place.file_name())(error));
+            }
+            read => {
+                self.position = self.position.saturating_add(1);
+                let is_whole = read.is_ok() && crc32c::crc32c(&payload) == entry.crc;
+                Ok(Some(if is_whole {
+                    Read::Message(Message { offset, appended_ms, payload })
+                } else {
+                    Read::Lost(LostMessages { first: offset, next: self.position, is_exact: true })
+                }))
+            }
+        }
+    }
+
+    /// Opens the record with the next offset. Returns offsets that no record has.
+    fn next_record(&mut self) -> Result<Option<LostMessages>, Fatal> {
+        let Some(segment) = &mut self.segment else {
+            return self.open_segment();
+        };
+        let found = found(segment, self.view.identity());
+        let limit = segment.file.size().map_err(Fatal::of("read the size of", &segment.place.file_name()))?;
+        let mut header = found.header(segment.at, limit, segment.ordinal).map(|header| (segment.at, header));
+        let has_more =
+            self.view.segment_after(segment.place.sequence).is_none_or(|next| next.first > self.position);
+        if header.is_none() && has_more {
+            let mut buffer = vec![0; SEARCH_BYTES];
+            header = found.find(segment.at.saturating_add(1), limit, segment.ordinal, &mut buffer);
+        }
+        found.failure.take().map_or(Ok(()), Err)?;
+        let Some((at, header)) = header else {
+            return Ok(self.leave_segment());
+        };
+        segment.at = at.saturating_add(RECORD_HEADER_BYTES as u64).saturating_add(header.body_bytes);
+        segment.ordinal = header.ordinal.saturating_add(1);
+        self.open_record(at, &header)
+    }
+
+    fn open_record(&mut self, at: u64, header: &RecordHeader) -> Result<Option<LostMessages>, Fatal> {
+        let (first, next) = (header.head.first, header.head.next);
+        if next <= self.position {
+            return Ok(None);
+        }
+        let table = self.table(at, header)?;
+        let position = self.position;
+        let Some(table) = table else {
+            self.position = next;
+            return Ok(Some(LostMessages { first: position, next, is_exact: first <= position }));
+        };
+        let skipped = usize::try_from(position.saturating_sub(first)).unwrap_or(0);
+        let before = table.iter().take(skipped).map(|entry| u64::from(entry.bytes));
+        let bodies = at
+            .saturating_add(RECORD_HEADER_BYTES as u64)
+            .saturating_add(u64::from(header.head.metadata_bytes));
+        let at = before.fold(bodies, u64::saturating_add);
+        self.position = position.max(first);
+        self.record = Some(OpenRecord { appended_ms: header.appended_ms, next, table, index: skipped, at });
+        Ok((first > position).then_some(LostMessages { first: position, next: first, is_exact: false }))
+    }
+
+    /// The table of a record; `None` if it is damaged.
+    fn table(&self, at: u64, header: &RecordHeader) -> Result<Option<Vec<TableEntry>>, Fatal> {
+        let (Some(segment), Some((bytes, count))) = (&self.segment, table::shape(header)) else {
+            return Ok(None);
+        };
+        let file = (segment.file.clone(), segment.place.file_name().into());
+        let place = (at.saturating_add(RECORD_HEADER_BYTES as u64), u64::from(header.head.metadata_bytes));
+        let mut table = vec![0; bytes];
+        match Body::new(file, place, header.metadata_crc).read(&mut table) {
+            Ok(_) => {}
+            Err(BodyError::Damaged(_)) => return Ok(None),
+            Err(BodyError::Failed(fatal)) => return Err(fatal),
+        }
+        let messages = header.body_bytes.saturating_sub(u64::from(header.head.metadata_bytes));
+        Ok(table::decode(&table, count, messages))
+    }
+
+    /// Opens the segment with the next offset. Returns offsets that no segment has.
+    fn open_segment(&mut self) -> Result<Option<LostMessages>, Fatal> {
+        let Some(place) = self.view.segment_of(self.position) else {
+            // The log begins behind it.
+            let (first, next) = (self.position, self.view.start().max(self.position.saturating_add(1)));
+            self.position = next;
+            return Ok(Some(LostMessages { first, next, is_exact: false }));
+        };
+        self.open(place)?;
+        Ok(None)
+    }
+
+    fn open(&mut self, place: SegmentPlace) -> Result<(), Fatal> {
+        let name = place.file_name();
+        let file = Arc::new(self.view.files().open(&name).map_err(Fatal::of("open", &name))?);
+        self.segment = Some(OpenSegment { place, file, at: RECORDS_AT, ordinal: 0 });
+        Ok(())
+    }
+
+    /// Goes on with the next segment. Returns the offsets before it that this one should have had.
+    fn leave_segment(&mut self) -> Option<LostMessages> {
+        let left = self.segment.take()?;
+        let next = self.view.segment_after(left.place.sequence).map(|place| place.first);
+        let (first, next) = (self.position, next.unwrap_or_else(|| self.view.end()));
+        if next <= first {
+            return None;
+        }
+        self.position = next;
+        Some(LostMessages { first, next, is_exact: false })
+    }
+}
+
+/// A segment as recovery reads it.
+fn found<F: FileAt>(segment: &OpenSegment<F>, identity: u64) -> FoundSegment<F> {
+    let SegmentPlace { sequence, is_damaged, .. } = segment.place;
+    let kind = if is_damaged { Kind::Damaged } else { Kind::Spool };
+    let (newest, reads_all, failure) = (false, false, Cell::default());
+    FoundSegment { file: segment.file.clone(), sequence, kind, newest, identity, reads_all, failure }
+}

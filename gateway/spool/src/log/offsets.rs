@@ -1,0 +1,303 @@
+//! The committed offset of a log, with the plan of ranges: a file with two places, which are written in turn.
+//!
+//! A commit overwrites the older place and syncs. If it is cut off, the other place has the commit before. The file has its full size from
+//! the start: a full disk does not keep a log from being committed, and so from being emptied.
+//!
+//! **File** `offsets`: two places of [`PLACE_BYTES`]; the commit with an even serial is in the first. Numbers are little-endian.
+//!
+//! | at | bytes | field |
+//! | --- | --- | --- |
+//! | 0 | 8 | magic `sluiceof` |
+//! | 8 | 4 | version, 1. Magic, version and the checksum's place are the same in every version |
+//! | 12 | 4 | bytes of the metadata |
+//! | 16 | 8 | serial: of two commits, the later one has the higher |
+//! | 24 | 8 | identity: of the pipeline |
+//! | 32 | 4 | number of the log |
+//! | 36 | 4 | zeros |
+//! | 40 | 8 | committed offset |
+//! | 48 | 8 | end: where the log ended; no message appended later has an offset below it |
+//! | 56 | 4,096 | metadata, then zeros |
+//! | 4,152 | 4 | checksum of all bytes before |
+//!
+//! Owner: one thread. Reading is total: a place that cannot be read is none.
+
+use crate::{
+    files::{Fatal, FileAt, Files, is_short},
+    format::{Fill, Take},
+    whole_file,
+};
+
+/// The file's name.
+pub(crate) const FILE: &str = "offsets";
+
+/// Maximum bytes of metadata: what brokers take by default, for which plans are made.
+pub const METADATA_BYTES_MAX: usize = 4_096;
+
+/// Bytes of a commit.
+const COMMIT_BYTES: usize = 56 + METADATA_BYTES_MAX + 4;
+
+/// Bytes of a place: whole pages of a disk.
+const PLACE_BYTES: usize = 8_192;
+
+const MAGIC: [u8; 8] = *b"sluiceof";
+const VERSION: u32 = 1;
+
+/// A commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// Everything below is done.
+    pub offset: i64,
+    /// The caller's: the plan of ranges.
+    pub metadata: String,
+    /// Where the log ended.
+    pub end: i64,
+}
+
+/// Whose file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub identity: u64,
+    pub number: u32,
+}
+
+/// The file of a log.
+#[derive(Debug)]
+pub struct Offsets<F> {
+    file: F,
+    owner: Owner,
+    /// Of the next commit.
+    serial: u64,
+    committed: Option<Committed>,
+    /// Why the file cannot be trusted any more.
+    failed: Option<String>,
+}
+
+/// What was read of a place.
+enum Place {
+    Empty,
+    Commit(u64, Committed),
+    /// A commit that was cut off, or damage.
+    Unreadable,
+    /// A newer program wrote it.
+    Newer(u32),
+}
+
+/// What was found in the file.
+#[derive(Debug)]
+pub(crate) struct FoundOffsets<F> {
+    pub offsets: Offsets<F>,
+    /// Whether there was a commit, and none can be read.
+    pub is_damaged: bool,
+}
+
+/// Why the file cannot be opened.
+pub(crate) enum OffsetsError {
+    Fatal(Fatal),
+    Newer(u32),
+    /// It is that of another pipeline or log.
+    Foreign,
+    /// There is no room to create it.
+    Full,
+}
+
+impl From<Fatal> for OffsetsError {
+    fn from(fatal: Fatal) -> Self {
+        Self::Fatal(fatal)
+    }
+}
+
+impl<F: FileAt> Offsets<F> {
+    /// Opens the file in a log's folder, or creates it.
+    pub(crate) fn open<D: Files<File = F>>(files: &D, owner: Owner) -> Result<FoundOffsets<F>, OffsetsError> {
+        let file = match files.open(FILE) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let zeros = vec![0; PLACE_BYTES.saturating_mul(2)];
+                let is_there = whole_file::replace(files, FILE, &zeros).map_err(Fatal::of("create", FILE))?;
+                if !is_there {
+                    return Err(OffsetsError::Full);
+                }
+                files.open(FILE).map_err(Fatal::of("open", FILE))?
+            }
+            Err(error) => return Err(Fatal::of("open", FILE)(error).into()),
+        };
+        let mut offsets = Self { file, owner, serial: 1, committed: None, failed: None };
+        let mut is_unreadable = false;
+        for number in 0..2 {
+            match offsets.read(number)? {
+                Place::Empty => {}
+                Place::Unreadable => is_unreadable = true,
+                Place::Newer(version) => return Err(OffsetsError::Newer(version)),
+                Place::Commit(serial, committed) => {
+                    if serial >= offsets.serial {
+                        offsets.serial = serial.saturating_add(1);
+                        offsets.committed = Some(committed);
+                    }
+                }
+            }
+        }
+        if offsets.is_foreign()? {
+            return Err(OffsetsError::Foreign);
+        }
+        // The commit that was read may have been in the system's memory only.
+        offsets.file.sync().map_err(Fatal::of("sync", FILE))?;
+        let is_damaged = is_unreadable && offsets.committed.is_none() && offsets.has_both_written()?;
+        Ok(FoundOffsets { offsets, is_damaged })
+    }
+
+    /// The last commit.
+    pub fn committed(&self) -> Option<&Committed> {
+        self.committed.as_ref()
+    }
+
+    /// Stores a commit durably. After an error the process must end: which of both commits is there is unknown.
+    ///
+    /// # Panics
+    /// If the metadata is too large: plans are not.
+    pub fn store(&mut self, committed: Committed) -> Result<(), Fatal> {
+        if let Some(failed) = &self.failed {
+            return Err(Fatal::of("go on after a failure", FILE)(std::io::Error::other(failed.clone())));
+        }
+        let bytes = self.encode(&committed);
+        let at = place_at(self.serial);
+        let stored = self.file.write_all_at(&bytes, at).map_err(Fatal::of("write", FILE));
+        let stored = stored.and_then(|()| self.file.sync().map_err(Fatal::of("sync", FILE)));
+        if let Err(fatal) = &stored {
+            self.failed = Some(fatal.to_string());
+        }
+        stored?;
+        self.serial = self.serial.saturating_add(1);
+        self.committed = Some(committed);
+        Ok(())
+    }
+
+    fn encode(&self, committed: &Committed) -> [u8; COMMIT_BYTES] {
+        let metadata = committed.metadata.as_bytes();
+        let len = u32::try_from(metadata.len()).expect("metadata has at most METADATA_BYTES_MAX bytes");
+        Fill::new()
+            .put(&MAGIC, 8)
+            .put(&VERSION.to_le_bytes(), 4)
+            .put(&len.to_le_bytes(), 4)
+            .put(&self.serial.to_le_bytes(), 8)
+            .put(&self.owner.identity.to_le_bytes(), 8)
+            .put(&self.owner.number.to_le_bytes(), 4)
+            .put(&[], 4)
+            .put(&committed.offset.to_le_bytes(), 8)
+            .put(&committed.end.to_le_bytes(), 8)
+            .put(metadata, METADATA_BYTES_MAX)
+            .sealed()
+    }
+
+    fn read(&self, number: u64) -> Result<Place, Fatal> {
+        let mut bytes = [0; COMMIT_BYTES];
+        match self.file.read_exact_at(&mut bytes, place_at(number)) {
+            Ok(()) => Ok(decode(&bytes, self.owner)),
+            Err(error) if is_short(&error) => Ok(Place::Unreadable),
+            Err(error) => Err(Fatal::of("read", FILE)(error)),
+        }
+    }
+
+    /// Whether a whole commit of another owner is in the file.
+    fn is_foreign(&self) -> Result<bool, Fatal> {
+        if self.committed.is_some() {
+            return Ok(false);
+        }
+        for number in 0..2 {
+            let mut bytes = [0; COMMIT_BYTES];
+            let is_there = self.file.read_exact_at(&mut bytes, place_at(number)).is_ok();
+            if is_there && Take::checked(&bytes).is_some_and(|mut take| take.bytes(8) == MAGIC) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether something was written to both places. The first commit may have been cut off: then nothing was committed.
+    fn has_both_written(&self) -> Result<bool, Fatal> {
+        for number in 0..2 {
+            let mut bytes = [0; COMMIT_BYTES];
+            match self.file.read_exact_at(&mut bytes, place_at(number)) {
+                Ok(()) if bytes.iter().all(|byte| *byte == 0) => return Ok(false),
+                Ok(()) => {}
+                Err(error) if is_short(&error) => {}
+                Err(error) => return Err(Fatal::of("read", FILE)(error)),
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn place_at(serial: u64) -> u64 {
+    if serial & 1 == 0 { 0 } else { PLACE_BYTES as u64 }
+}
+
+fn decode(bytes: &[u8; COMMIT_BYTES], owner: Owner) -> Place {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Place::Empty;
+    }
+    let Some(mut take) = Take::checked(bytes) else { return Place::Unreadable };
+    let (magic, version, len) = (take.bytes(8).to_vec(), take.u32(), take.u32());
+    if magic != MAGIC {
+        return Place::Unreadable;
+    }
+    if version != VERSION {
+        return Place::Newer(version);
+    }
+    let (serial, identity, number, _zeros) = (take.u64(), take.u64(), take.u32(), take.u32());
+    let (offset, end) = (take.u64().cast_signed(), take.u64().cast_signed());
+    let metadata = take.bytes(METADATA_BYTES_MAX);
+    let metadata = usize::try_from(len).ok().and_then(|len| metadata.get(..len));
+    let metadata = metadata.and_then(|metadata| std::str::from_utf8(metadata).ok());
+    match metadata {
+        Some(metadata) if (Owner { identity, number }) == owner && offset >= 0 => {
+            Place::Commit(serial, Committed { offset, metadata: metadata.to_owned(), end })
+        }
+        _ => Place::Unreadable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Owner = Owner { identity: 7, number: 3 };
+
+    fn bytes() -> [u8; COMMIT_BYTES] {
+        let committed = Committed { offset: 40, metadata: "plan".to_owned(), end: 60 };
+        let offsets = Offsets { file: (), owner: OWNER, serial: 9, committed: None, failed: None };
+        offsets.encode_of(&committed)
+    }
+
+    impl Offsets<()> {
+        fn encode_of(&self, committed: &Committed) -> [u8; COMMIT_BYTES] {
+            let metadata = committed.metadata.as_bytes();
+            Fill::new()
+                .put(b"sluiceof", 8)
+                .put(&[1, 0, 0, 0], 4)
+                .put(&[4, 0, 0, 0], 4)
+                .put(&self.serial.to_le_bytes(), 8)
+                .put(&self.owner.identity.to_le_bytes(), 8)
+                .put(&self.owner.number.to_le_bytes(), 4)
+                .put(&[], 4)
+                .put(&committed.offset.to_le_bytes(), 8)
+                .put(&committed.end.to_le_bytes(), 8)
+                .put(metadata, METADATA_BYTES_MAX)
+                .sealed()
+        }
+    }
+
+    #[test]
+    fn a_commit_is_read_as_it_is_drawn_and_with_a_flipped_bit_it_is_none() {
+        let bytes = bytes();
+        let Place::Commit(9, committed) = decode(&bytes, OWNER) else { panic!("it is a commit") };
+        assert_eq!(committed, Committed { offset: 40, metadata: "plan".to_owned(), end: 60 });
+        for bit in (0..60 * 8).chain((COMMIT_BYTES - 4) * 8..COMMIT_BYTES * 8) {
+            let mut flipped = bytes;
+            *flipped.get_mut(bit / 8).unwrap() ^= 1 << (bit % 8);
+            assert!(matches!(decode(&flipped, OWNER), Place::Unreadable), "bit {bit}");
+        }
+        assert!(matches!(decode(&bytes, Owner { number: 4, ..OWNER }), Place::Unreadable));
+        assert!(matches!(decode(&[0; COMMIT_BYTES], OWNER), Place::Empty));
+        assert_eq!((place_at(0), place_at(1), place_at(8)), (0, 8_192, 0));
+    }
+}

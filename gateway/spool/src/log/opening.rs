@@ -1,0 +1,235 @@
+//! Opening a log: its segments as the queue opens its own, its committed offset, and which offsets are missing.
+//!
+//! Segments are read one after another, so that memory does not grow with their number. Only headers and tables of messages are read of
+//! segments that were sealed; a reader compares each message with its checksum.
+//!
+//! | found | classified as | consequence |
+//! | --- | --- | --- |
+//! | bad records at the end of the newest segment, which no sync has covered as far as is known | torn | cut off, and reported |
+//! | other bad records | damage | the file is set aside, and read as far as it can be; the offsets are reported as lost |
+//! | no commit can be read, and there was one | damage | reported; the log begins at its oldest message |
+
+use crate::{
+    entry::{Entry, State},
+    files::{Fatal, FileAt, Files},
+    format::{Kind, SEGMENT_BYTES_MIN, name},
+    log::{
+        LostMessages, RECORD_MESSAGES_MAX,
+        offsets::{FoundOffsets, Offsets, OffsetsError, Owner},
+        view::{LogView, SegmentPlace},
+        writer::{Log, Stored},
+    },
+    open::{self, Found, OpenError, Taken},
+    queue::Options,
+    recover::Partitions,
+    recovered::Recovered,
+    segment::Segment,
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Parameters of a log.
+#[derive(Debug, Clone)]
+pub struct LogOptions {
+    /// Of the pipeline: segments with another identity are not changed.
+    pub identity: u64,
+    /// Which log of the volume it is.
+    pub number: u32,
+    /// The name that stands for a topic in its records, 1 to [`crate::format::TOPIC_BYTES_MAX`] bytes.
+    pub topic: Arc<str>,
+    /// Maximum bytes of a segment, except for a single larger record.
+    pub segment_bytes: u64,
+}
+
+impl LogOptions {
+    /// Options for a log that may have this many bytes of the volume.
+    pub fn new(identity: u64, number: u32, topic: &str, bytes_max: u64) -> Self {
+        let segment_bytes = Options::new(identity, bytes_max, true).segment_bytes.min(SEGMENT_BYTES_MIN);
+        Self { identity, number, topic: topic.into(), segment_bytes }
+    }
+
+    pub(super) fn of_segments(&self) -> Options {
+        let (identity, segment_bytes) = (self.identity, self.segment_bytes);
+        // The caller of an append says how many bytes there may be.
+        Options { identity, bytes_max: u64::MAX, segment_bytes, relied_on: true, reads_all: false }
+    }
+}
+
+/// What was found when a log was opened.
+#[derive(Debug)]
+pub struct LogFound {
+    /// What was found in its segments.
+    pub recovered: Recovered,
+    /// Messages at or above the committed offset that cannot be read.
+    pub lost: Vec<LostMessages>,
+    /// Whether there was a committed offset, and it cannot be read.
+    pub is_offsets_damaged: bool,
+}
+
+/// Why a log cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum LogOpenError {
+    /// Its segments.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A newer program wrote its committed offset.
+    #[error(
+        "the committed offset of log {number} on the queue volume has format version {version}: use a newer image"
+    )]
+    NewerOffsets { number: u32, version: u32 },
+    /// Its committed offset is that of another log.
+    #[error("the committed offset of log {number} on the queue volume belongs to another log or pipeline")]
+    ForeignOffsets { number: u32 },
+    /// There is no room for its first files.
+    #[error("the queue volume is too full to create log {number} on it")]
+    Full { number: u32 },
+}
+
+impl From<Fatal> for LogOpenError {
+    fn from(fatal: Fatal) -> Self {
+        Self::Open(OpenError::Fatal(fatal))
+    }
+}
+
+/// State while segments are opened, in order.
+struct Walk {
+    /// The next offset.
+    next: i64,
+    lost: Vec<LostMessages>,
+    unfinished: Vec<(i64, i64)>,
+    segments: BTreeMap<u64, Stored>,
+    kept_bytes: u64,
+}
+
+impl<F: Files> Log<F> {
+    /// Opens the log in a folder that belongs to this process alone. The committed offset is the caller's: whoever commits owns it.
+    pub fn open(files: F, options: LogOptions) -> Result<(Self, Offsets<F::File>, LogFound), LogOpenError> {
+        let number = options.number;
+        let owner = Owner { identity: options.identity, number };
+        let offsets = Offsets::open(&files, owner).map_err(|error| match error {
+            OffsetsError::Fatal(fatal) => fatal.into(),
+            OffsetsError::Newer(version) => LogOpenError::NewerOffsets { number, version },
+            OffsetsError::Foreign => LogOpenError::ForeignOffsets { number },
+            OffsetsError::Full => LogOpenError::Full { number },
+        })?;
+        let FoundOffsets { offsets, is_damaged } = offsets;
+        let (start, end) = offsets.committed().map_or((0, 0), |committed| (committed.offset, committed.end));
+        let found = open::remove_drafts(&files)?;
+        let last = found.last_key_value().map_or(0, |(sequence, _)| *sequence);
+        let (mut recovery, of_segments) = (open::recovery(), options.of_segments());
+        let mut walk = Walk {
+            next: 0,
+            lost: Vec::new(),
+            unfinished: Vec::new(),
+            segments: BTreeMap::new(),
+            kept_bytes: 0,
+        };
+        for (&sequence, &kind) in &found {
+            let place = Found { sequence, kind, newest: sequence == last };
+            // Names of partitions are the same in all records.
+            let mut partitions = Partitions::default();
+            match open::take_over(&files, &of_segments, place, (&mut partitions, &mut recovery))? {
+                Taken::Foreign { bytes } => walk.kept_bytes = walk.kept_bytes.saturating_add(bytes),
+                Taken::Ours(mut segment) => walk.take(&files, &mut segment)?,
+            }
+        }
+        // An earlier run's removals and renames may not be durable yet.
+        files.sync_directory().map_err(Fatal::of("sync", "the directory"))?;
+        let Walk { next, mut lost, mut unfinished, segments, kept_bytes } = walk;
+        let next = next.max(start).max(end);
+        lost.retain(|lost| lost.next > start);
+        unfinished.retain(|(_, next)| *next > start);
+        let view = LogView::new(Arc::new(files), options.identity, unfinished);
+        for (sequence, stored) in &segments {
+            view.add(stored.place(*sequence));
+        }
+        view.set_end(next);
+        let next_sequence = last.saturating_add(1);
+        let mut log = Self::new(view, options, next, next_sequence);
+        log.restore(segments, kept_bytes);
+        log.remove_below(start)?;
+        Ok((log, offsets, LogFound { recovered: recovery.report, lost, is_offsets_damaged: is_damaged }))
+    }
+}
+
+impl Walk {
+    fn take<F: Files>(&mut self, files: &F, segment: &mut Segment<F::File>) -> Result<(), Fatal> {
+        let begins = self.next;
+        let torn = segment.torn.clone();
+        let mut is_first = true;
+        let mut first_of_segment = begins;
+        let (mut missing, mut has_torn) = (0_usize, false);
+        for (ordinal, entry) in (0..).zip(&segment.entries) {
+            let offsets = offsets_of(entry);
+            match offsets {
+                Some((first, next)) if entry.state == State::Held => {
+                    self.reach(first, missing, has_torn);
+                    if is_first {
+                        first_of_segment = first;
+                    }
+                    (self.next, missing, has_torn) = (self.next.max(next), 0, false);
+                }
+                // Its append was not answered.
+                _ if torn.contains(&ordinal) || entry.state == State::Settled => has_torn = true,
+                Some((first, next)) => {
+                    self.reach(first, missing, has_torn);
+                    (missing, has_torn) = (0, false);
+                    self.lose(first, next, true);
+                }
+                None => missing = missing.saturating_add(1),
+            }
+            is_first = false;
+        }
+        if missing > 0 {
+            // How many messages these records had is not known: no offset that may have been given is given again.
+            let most = i64::try_from(missing.saturating_mul(RECORD_MESSAGES_MAX)).unwrap_or(i64::MAX);
+            self.lose(self.next, self.next.saturating_add(most), false);
+        }
+        open::close_off(segment)?;
+        self.put(files, segment, first_of_segment)
+    }
+
+    /// Comes to a record that begins here. Offsets before it are lost if records between are damaged; else their appends were not answered.
+    fn reach(&mut self, first: i64, missing: usize, has_torn: bool) {
+        if missing > 0 && first > self.next {
+            self.lose(self.next, first, true);
+        } else if first > self.next && has_torn {
+            self.unfinished.push((self.next, first));
+        }
+        self.next = self.next.max(first);
+    }
+
+    fn lose(&mut self, first: i64, next: i64, is_exact: bool) {
+        self.lost.push(LostMessages { first: first.max(self.next), next, is_exact });
+        self.next = self.next.max(next);
+    }
+
+    /// Renames a damaged segment, and removes one without records.
+    fn put<F: Files>(&mut self, files: &F, segment: &mut Segment<F::File>, first: i64) -> Result<(), Fatal> {
+        let (sequence, is_damaged) = (segment.sequence, segment.damaged);
+        if is_damaged {
+            let place = name(sequence, Kind::Damaged);
+            if segment.name != place {
+                files.rename(&segment.name, &place).map_err(Fatal::of("rename", &segment.name))?;
+            }
+        } else if segment.live == 0 {
+            return files.remove(&segment.name).map_err(Fatal::of("remove", &segment.name));
+        }
+        let bytes = segment.file.size().map_err(Fatal::of("read the size of", &segment.name))?;
+        self.segments.insert(sequence, Stored { first, next: self.next, bytes, is_damaged });
+        Ok(())
+    }
+}
+
+/// The offsets of a record whose header can be read.
+fn offsets_of(entry: &Entry) -> Option<(i64, i64)> {
+    let coordinates = entry.coordinates.as_ref()?;
+    let count = i64::try_from(coordinates.rows).ok()?;
+    let fits = coordinates.first >= 0 && coordinates.next.checked_sub(coordinates.first) == Some(count);
+    fits.then_some((coordinates.first, coordinates.next))
+}
+
+impl Stored {
+    pub(super) fn place(&self, sequence: u64) -> SegmentPlace {
+        SegmentPlace { first: self.first, sequence, is_damaged: self.is_damaged }
+    }
+}

@@ -1,0 +1,156 @@
+//! Damage in a log: it is reported with its offsets, everything else is read, and no offset is given twice.
+
+use crate::{
+    log_model::{NaiveLog, Opened, open},
+    model_disk::ModelDisk,
+};
+use sluice_spool::{
+    format::{RECORD_HEADER_BYTES, RECORDS_AT},
+    log::{LostMessages, Read},
+};
+
+/// A log with three records of two messages of 100 bytes each, all synced.
+fn written() -> (ModelDisk, NaiveLog) {
+    let (disk, mut naive) = (ModelDisk::new(1), NaiveLog::default());
+    let mut opened = open(&disk).unwrap();
+    for _ in 0..3 {
+        assert!(naive.append(&mut opened, &[100, 100], u64::MAX).unwrap());
+        naive.sync(&mut opened).unwrap();
+    }
+    (disk, naive)
+}
+
+const RECORD_BYTES: usize = RECORD_HEADER_BYTES + 16 + 200;
+
+fn file(disk: &ModelDisk) -> String {
+    disk.file_names().into_iter().find(|name| name.starts_with("segment-")).unwrap()
+}
+
+/// Flips a bit of the byte at a position behind the fixed part.
+fn flip(disk: &ModelDisk, at: usize) {
+    let name = file(disk);
+    let mut content = disk.content(&name);
+    content[usize::try_from(RECORDS_AT).unwrap() + at] ^= 1;
+    disk.put(&name, &content);
+}
+
+/// What is read from an offset on.
+fn read(opened: &Opened, naive: &NaiveLog, from: i64) -> (Vec<i64>, Vec<LostMessages>) {
+    let (mut offsets, mut lost) = (Vec::new(), Vec::new());
+    let mut cursor = opened.log.view().read_from(from);
+    loop {
+        match cursor.read().unwrap() {
+            Read::End => return (offsets, lost),
+            Read::Lost(gap) => lost.push(gap),
+            Read::Message(message) => {
+                assert_eq!(message.payload, naive.messages[&message.offset]);
+                offsets.push(message.offset);
+            }
+        }
+    }
+}
+
+fn lost(first: i64, next: i64, is_exact: bool) -> LostMessages {
+    LostMessages { first, next, is_exact }
+}
+
+#[test]
+fn a_damaged_message_is_lost_alone() {
+    let (disk, naive) = written();
+    let opened = open(&disk).unwrap();
+    drop(opened);
+    // The second message of the second record.
+    flip(&disk, RECORD_BYTES + RECORD_HEADER_BYTES + 16 + 150);
+    let opened = open(&disk).unwrap();
+    assert_eq!(opened.found.lost, [], "messages of sealed segments are compared when they are read");
+    assert_eq!(read(&opened, &naive, 0), (vec![0, 1, 2, 4, 5], vec![lost(3, 4, true)]));
+    assert_eq!(opened.log.next(), 6);
+}
+
+#[test]
+fn a_damaged_header_in_the_middle_loses_its_record_and_says_which() {
+    let (disk, naive) = written();
+    drop(open(&disk).unwrap());
+    flip(&disk, RECORD_BYTES + 40);
+    let opened = open(&disk).unwrap();
+    assert_eq!(opened.found.lost, [lost(2, 4, true)]);
+    assert_eq!(opened.found.recovered.set_aside.len(), 1);
+    let (offsets, gaps) = read(&opened, &naive, 0);
+    assert_eq!(offsets, [0, 1, 4, 5]);
+    assert_eq!(gaps.iter().map(|gap| (gap.first, gap.next)).collect::<Vec<_>>(), [(2, 4)]);
+    assert_eq!(opened.log.next(), 6);
+    assert!(file(&disk).ends_with(".damaged"), "a user may want to look at it");
+    // It stays after it was committed, and counts as space.
+    opened.log.close(6).unwrap();
+    assert!(file(&disk).ends_with(".damaged"));
+    let opened = open(&disk).unwrap();
+    assert_eq!(opened.log.next(), 6);
+}
+
+#[test]
+fn a_damaged_last_record_of_a_sealed_segment_keeps_its_offsets() {
+    let (disk, naive) = written();
+    drop(open(&disk).unwrap());
+    flip(&disk, 2 * RECORD_BYTES + 40);
+    let mut opened = open(&disk).unwrap();
+    let [gap] = opened.found.lost[..] else { panic!("{:?}", opened.found) };
+    assert!(gap.first == 4 && gap.next >= 6 && !gap.is_exact, "{gap:?}");
+    assert!(opened.log.next() >= 6, "the offsets of its messages are given to none other");
+    let (offsets, gaps) = read(&opened, &naive, 0);
+    assert_eq!((offsets.as_slice(), gaps.len()), (&[0, 1, 2, 3][..], 1));
+    let appended = opened.log.append(&[b"new"], 1, u64::MAX).unwrap();
+    opened.log.sync().unwrap();
+    let mut cursor = opened.log.view().read_from(appended.first);
+    assert!(matches!(cursor.read().unwrap(), Read::Message(message) if message.payload == b"new"));
+    drop(opened);
+    let opened = open(&disk).unwrap();
+    assert_eq!(opened.log.next(), appended.next);
+}
+
+#[test]
+fn a_torn_tail_is_cut_away_and_reported() {
+    let (disk, naive) = written();
+    let name = file(&disk);
+    let mut content = disk.content(&name);
+    content.truncate(content.len() - 30);
+    disk.put(&name, &content);
+    let opened = open(&disk).unwrap();
+    let [cut] = &opened.found.recovered.cut[..] else { panic!("{:?}", opened.found) };
+    assert_eq!(cut.blocks.iter().map(|block| (block.first, block.next)).collect::<Vec<_>>(), [(4, 6)]);
+    assert_eq!(read(&opened, &naive, 0), (vec![0, 1, 2, 3], vec![]));
+    assert_eq!(opened.log.next(), 4);
+}
+
+#[test]
+fn a_damaged_commit_is_reported_and_one_damaged_place_leaves_the_other() {
+    let (disk, mut naive) = written();
+    let mut opened = open(&disk).unwrap();
+    for offset in [2, 3] {
+        naive.commit(&mut opened, offset).unwrap();
+    }
+    drop(opened);
+    let mut content = disk.content("offsets");
+    // The commit with serial 2 is in the first place.
+    content[60] ^= 1;
+    disk.put("offsets", &content);
+    let opened = open(&disk).unwrap();
+    assert_eq!(opened.offsets.committed().map(|committed| committed.offset), Some(2));
+    assert!(!opened.found.is_offsets_damaged);
+    drop(opened);
+    content[8_192 + 60] ^= 1;
+    disk.put("offsets", &content);
+    let opened = open(&disk).unwrap();
+    assert_eq!(opened.offsets.committed(), None);
+    assert!(opened.found.is_offsets_damaged);
+    assert_eq!(read(&opened, &naive, opened.log.view().start()).0, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_log_of_another_pipeline_is_left_alone() {
+    let (disk, mut naive) = written();
+    naive.commit(&mut open(&disk).unwrap(), 2).unwrap();
+    let other = sluice_spool::log::LogOptions { identity: 9, ..crate::log_model::options() };
+    let error = sluice_spool::log::Log::open(disk.clone(), other).unwrap_err();
+    assert!(error.to_string().contains("another log or pipeline"), "{error}");
+    assert_eq!(open(&disk).unwrap().log.next(), 6);
+}
