@@ -12,8 +12,12 @@
 //! | parts | [`PARTS_BYTES`] | the rows of a refused block, while it is sent in parts |
 //! | http | concurrency × [`INSERT_BYTES`] | socket and response buffers of running inserts |
 //! | native | [`NATIVE_TURN_BYTES`] + concurrency × [`NATIVE_FRAMES_BYTES`] | only with `format: Native`: a block that is being converted to columns, and converted ones |
+//! | server | [`SERVER_BYTES`] | only with `source.otlp`: connections of OTLP clients, and their headers |
+//! | requests | the largest request, and half of the rest | only with `source.otlp`: bodies of requests, from the first byte to the answer |
 //! | blocks | the rest | compressed blocks, open and in flight, in chunks of a fixed pool |
 //! | slack | limit ÷ [`SLACK_DIVISOR`] | the allocator's overhead |
+//!
+//! With `source.otlp`, `kafka` is the messages that workers hold, `spool` the index of the logs, and nothing is spilled.
 //!
 //! The pool must have room for a block of [`BLOCK_BYTES_MAX`]: if workers find no chunk for a message, they take turns, and each waits
 //! for room for the largest block, so that it can finish its message. An empty pool is back-pressure, never a deadlock. With another
@@ -21,6 +25,7 @@
 //!
 //! Operator and gateway both call [`Budget::divide`]; a limit that is too small is refused with the smallest sufficient one.
 
+use crate::edge_budget::SERVER_BYTES;
 use crate::gateway_config::{Format, InsertFormat};
 use crate::units::ByteSize;
 
@@ -124,6 +129,24 @@ pub struct Sizing {
     /// Number of concurrent inserts.
     pub insert_concurrency: u32,
     pub insert_format: InsertFormat,
+    /// The requests of `source.otlp`; `None` with `source.kafka`.
+    pub requests: Option<RequestSizing>,
+}
+
+/// What requests of OTLP need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestSizing {
+    /// The largest request, as received.
+    pub received_bytes_max: ByteSize,
+    /// The largest request, decompressed.
+    pub decompressed_bytes_max: ByteSize,
+}
+
+impl RequestSizing {
+    /// What the largest request needs: as received and decompressed.
+    fn least(&self) -> u64 {
+        self.received_bytes_max.get().saturating_add(self.decompressed_bytes_max.get())
+    }
 }
 
 /// A divided limit. The parts add up to the limit exactly.
@@ -149,6 +172,10 @@ pub struct Budget {
     pub http: ByteSize,
     /// Blocks converted to columns.
     pub native: ByteSize,
+    /// Connections of OTLP clients.
+    pub server: ByteSize,
+    /// Bodies of OTLP requests.
+    pub requests: ByteSize,
     /// The pool of compressed chunks.
     pub blocks: ByteSize,
     /// The allocator's share.
@@ -172,7 +199,7 @@ impl Budget {
         let fixed = Fixed::of(sizing);
         let slack = limit.div_ceil(SLACK_DIVISOR);
         match limit.checked_sub(fixed.sum().saturating_add(slack)) {
-            Some(blocks) if blocks >= blocks_min(sizing) => Ok(Self {
+            Some(rest) if rest >= rest_min(sizing) => Ok(Self {
                 limit: sizing.limit,
                 base: ByteSize::bytes(BASE_BYTES),
                 kafka: ByteSize::bytes(fixed.kafka),
@@ -183,16 +210,18 @@ impl Budget {
                 parts: ByteSize::bytes(PARTS_BYTES),
                 http: ByteSize::bytes(fixed.http),
                 native: ByteSize::bytes(fixed.native),
-                blocks: ByteSize::bytes(blocks),
+                server: ByteSize::bytes(fixed.server),
+                requests: ByteSize::bytes(requests(sizing, rest)),
+                blocks: ByteSize::bytes(rest - requests(sizing, rest)),
                 slack: ByteSize::bytes(slack),
             }),
             _ => Err(Shortfall { limit: sizing.limit, smallest: smallest(sizing) }),
         }
     }
 
-    /// Name and size of every part, in the order of the table above: for output and metrics.
-    pub fn parts(&self) -> [(&'static str, ByteSize); 11] {
-        [
+    /// Name and size of every part, in the order of the table above: for output and metrics. What only the other source has is left out.
+    pub fn parts(&self) -> Vec<(&'static str, ByteSize)> {
+        let mut parts = vec![
             ("base", self.base),
             ("kafka", self.kafka),
             ("rows", self.rows),
@@ -202,9 +231,14 @@ impl Budget {
             ("spool", self.spool),
             ("http", self.http),
             ("native", self.native),
+            ("server", self.server),
+            ("requests", self.requests),
             ("blocks", self.blocks),
             ("slack", self.slack),
-        ]
+        ];
+        let is_kafka = self.server.get() == 0;
+        parts.retain(|(part, _)| !(is_kafka && ["server", "requests"].contains(part)));
+        parts
     }
 }
 
@@ -215,8 +249,13 @@ impl Budget {
 /// * A batch for each worker: librdkafka keeps a batch until its last message is done, and fills the queue meanwhile.
 /// * A batch for each worker: a message for which the pool has no room is copied, and may be a whole batch.
 /// * The answer that is being decompressed: half a batch, since traces compress to less than half, and at least [`ANSWER_BYTES_MIN`].
+///
+/// With `source.otlp`, each worker holds one message, and one more is read for a dead letter, and copied for it.
 fn kafka_bytes(sizing: &Sizing) -> u64 {
     let batch = sizing.record_batch_bytes_max.get();
+    if sizing.requests.is_some() {
+        return u64::from(sizing.workers).saturating_add(2).saturating_mul(batch);
+    }
     let batches = u64::from(sizing.partitions_active_max).saturating_add(2 * u64::from(sizing.workers));
     batches.saturating_mul(batch).saturating_add((batch / 2).max(ANSWER_BYTES_MIN))
 }
@@ -237,6 +276,7 @@ struct Fixed {
     workers: u64,
     http: u64,
     native: u64,
+    server: u64,
 }
 
 impl Fixed {
@@ -244,19 +284,18 @@ impl Fixed {
         let row_buffers = u64::from(sizing.partitions_active_max.max(sizing.workers));
         Self {
             kafka: kafka_bytes(sizing),
-            spool: u64::from(sizing.insert_concurrency)
-                .saturating_mul(SPOOL_PIECES * SPOOL_PIECE_BYTES)
-                .saturating_add(SPOOL_BYTES),
+            spool: spool_pieces(sizing).saturating_add(SPOOL_BYTES),
             rows: row_buffers.saturating_mul(ROW_BUFFER_BYTES),
             workers: u64::from(sizing.workers)
                 .saturating_mul(WORKER_BYTES.saturating_add(json_bytes(sizing))),
             http: u64::from(sizing.insert_concurrency).saturating_mul(INSERT_BYTES),
             native: native_bytes(sizing),
+            server: sizing.requests.map_or(0, |_| SERVER_BYTES),
         }
     }
 
     fn sum(&self) -> u64 {
-        [self.kafka, self.spool, self.rows, self.workers, self.http, self.native]
+        [self.kafka, self.spool, self.rows, self.workers, self.http, self.native, self.server]
             .into_iter()
             .fold(BASE_BYTES + LETTERS_BYTES + PARTS_BYTES, u64::saturating_add)
     }
@@ -284,6 +323,23 @@ fn blocks_min(sizing: &Sizing) -> u64 {
     u64::from(sizing.workers).saturating_mul(BLOCK_BYTES_MAX).saturating_sub(PARTS_BYTES).max(BLOCK_BYTES_MAX)
 }
 
+/// The bytes of spilled blocks on their way to inserts. With `source.otlp` no block is spilled.
+fn spool_pieces(sizing: &Sizing) -> u64 {
+    let inserts = sizing.requests.map_or(sizing.insert_concurrency, |_| 0);
+    u64::from(inserts).saturating_mul(SPOOL_PIECES * SPOOL_PIECE_BYTES)
+}
+
+/// What blocks and requests need together.
+fn rest_min(sizing: &Sizing) -> u64 {
+    blocks_min(sizing).saturating_add(sizing.requests.map_or(0, |requests| requests.least()))
+}
+
+/// The requests' share of what the fixed parts leave.
+fn requests(sizing: &Sizing, rest: u64) -> u64 {
+    let spare = rest.saturating_sub(rest_min(sizing));
+    sizing.requests.map_or(0, |requests| requests.least().saturating_add(spare / 2))
+}
+
 /// The smallest sufficient limit, in whole MiB.
 pub fn smallest_limit(sizing: &Sizing) -> ByteSize {
     smallest(sizing)
@@ -292,7 +348,7 @@ pub fn smallest_limit(sizing: &Sizing) -> ByteSize {
 /// The smallest sufficient limit in whole MiB. A limit L without the slack has `L − ⌈L/12⌉ = ⌊11·L/12⌋`, so the smallest L for which that
 /// is enough is `⌈12·needed/11⌉`.
 fn smallest(sizing: &Sizing) -> ByteSize {
-    let needed = Fixed::of(sizing).sum().saturating_add(blocks_min(sizing));
+    let needed = Fixed::of(sizing).sum().saturating_add(rest_min(sizing));
     let limit = (u128::from(needed) * u128::from(SLACK_DIVISOR)).div_ceil(u128::from(SLACK_DIVISOR - 1));
     let limit = ByteSize::bytes(u64::try_from(limit).unwrap_or(u64::MAX));
     ByteSize::mib(limit.mib_ceil())
@@ -312,7 +368,23 @@ mod tests {
             format: Format::OtlpProto,
             insert_concurrency: 2,
             insert_format: InsertFormat::RowBinary,
+            requests: None,
         }
+    }
+
+    const REQUESTS: RequestSizing =
+        RequestSizing { received_bytes_max: ByteSize::mib(4), decompressed_bytes_max: ByteSize::mib(8) };
+
+    #[test]
+    fn requests_have_the_largest_one_and_half_of_what_is_left() {
+        let of_otlp =
+            |limit| Sizing { partitions_active_max: 2, requests: Some(REQUESTS), ..sizing(limit, 8) };
+        let least = Budget::divide(&Sizing { limit: smallest_limit(&of_otlp(256)), ..of_otlp(256) }).unwrap();
+        assert!(least.limit <= ByteSize::mib(256), "{least:?}");
+        assert!(least.requests >= ByteSize::mib(12) && least.requests < ByteSize::mib(13), "{least:?}");
+        let large = Budget::divide(&of_otlp(1_000)).unwrap();
+        assert!(large.requests > ByteSize::mib(300) && large.blocks > ByteSize::mib(300), "{large:?}");
+        assert_eq!(Budget::divide(&sizing(192, 1)).unwrap().requests, ByteSize::bytes(0));
     }
 
     #[test]
@@ -364,7 +436,7 @@ mod tests {
         #[test]
         fn the_parts_add_up_to_the_limit(
             limit_mib in 1u64..16_384, workers in 1u32..64, active in 1u32..1_024, batch_kib in 64u64..262_144,
-            json: bool,
+            json: bool, otlp: bool,
         ) {
             let sizing = Sizing {
                 limit: ByteSize::mib(limit_mib),
@@ -374,6 +446,7 @@ mod tests {
                 format: if json { Format::OtlpJson } else { Format::OtlpProto },
                 insert_concurrency: 2,
                 insert_format: InsertFormat::RowBinary,
+                requests: otlp.then_some(REQUESTS),
             };
             match Budget::divide(&sizing) {
                 Ok(budget) => {

@@ -2,10 +2,11 @@
 
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
-    budget::{Budget, RECORD_BATCH_BYTES_MAX, Shortfall, Sizing},
+    budget::{Budget, RECORD_BATCH_BYTES_MAX, RequestSizing, Shortfall, Sizing},
     durability,
-    gateway_config::{Commit, QUEUE_BYTES_MIN, QueueMode},
+    gateway_config::{Commit, Kafka, QUEUE_BYTES_MIN, QueueMode, Source},
     insert_settings, kafka_properties, log_filter,
+    otlp_source::OtlpAddresses,
     violation::Violations,
 };
 use std::{collections::BTreeSet, net::SocketAddr};
@@ -22,6 +23,7 @@ pub struct CheckedConfig {
     config: GatewayConfig,
     budget: Budget,
     listen: SocketAddr,
+    otlp: Option<OtlpAddresses>,
 }
 
 impl CheckedConfig {
@@ -42,7 +44,12 @@ impl CheckedConfig {
         let mut config = self.config.clone();
         config.memory.limit = config.memory.limit.min(ByteSize::mib(limit.get() >> 20));
         let budget = Budget::divide(&config.sizing())?;
-        Ok(Self { config, budget, listen: self.listen })
+        Ok(Self { config, budget, listen: self.listen, otlp: self.otlp })
+    }
+
+    /// The addresses of the OTLP server; `None` with `source.kafka`.
+    pub fn otlp(&self) -> Option<OtlpAddresses> {
+        self.otlp
     }
 
     /// The address of the admin server.
@@ -68,7 +75,7 @@ impl GatewayConfig {
                 self.contract_version
             )
         });
-        self.check_source(&mut found);
+        let otlp = self.check_source(&mut found);
         self.check_sink(&mut found);
         self.check_insert(&mut found);
         self.attributes.check("attributes", &mut found);
@@ -77,35 +84,20 @@ impl GatewayConfig {
         let listen = self.check_listen(&mut found);
         let budget = self.check_budget(&mut found);
         match (listen, budget) {
-            (Some(listen), Some(budget)) => found.or(CheckedConfig { config: self, budget, listen }),
+            (Some(listen), Some(budget)) => found.or(CheckedConfig { config: self, budget, listen, otlp }),
             _ => Err(found),
         }
     }
 
-    fn check_source(&self, found: &mut Violations) {
-        let kafka = &self.source.kafka;
-        let at = |field: &str| format!("source.kafka.{field}");
-        found.add_if(kafka.bootstrap_servers.is_empty(), &at("bootstrapServers"), || {
-            "at least one broker".into()
+    /// Checks the source. Returns the addresses of `source.otlp`.
+    fn check_source(&self, found: &mut Violations) -> Option<OtlpAddresses> {
+        let Source { kafka, otlp } = &self.source;
+        found.add_if(kafka.is_some() == otlp.is_some(), "source", || {
+            let has = if otlp.is_some() { "has kafka and otlp" } else { "has neither kafka nor otlp" };
+            format!("{has}: a gateway reads one of both; use a pipeline for each")
         });
-        for server in &kafka.bootstrap_servers {
-            found.add_if(!is_host_and_port(server), &at("bootstrapServers"), || {
-                format!("{server:?} is not host:port with a port of 1 to 65535, such as kafka:9092")
-            });
-        }
-        found.add_if(kafka.topics.is_empty(), &at("topics"), || "at least one topic".into());
-        for topic in &kafka.topics {
-            found.add_if(!is_topic(topic), &at("topics"), || {
-                format!("{topic:?} is not a topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'")
-            });
-        }
-        found.add_if(kafka.consumer_group.is_empty(), &at("consumerGroup"), || "must not be empty".into());
-        in_range(found, &at("partitionsActiveMax"), kafka.partitions_active_max, 1, 1_024);
-        let (least, most) = (ByteSize::kib(64), RECORD_BATCH_BYTES_MAX);
-        in_range(found, &at("recordBatchBytesMax"), kafka.record_batch_bytes_max, least, most);
-        kafka.tls.iter().for_each(|tls| tls.check(&at("tls"), found));
-        kafka.sasl.iter().for_each(|sasl| sasl.check(&kafka.bootstrap_servers, &at("sasl"), found));
-        kafka_properties::check(&kafka.properties, &at("properties"), found);
+        kafka.iter().for_each(|kafka| check_kafka(kafka, found));
+        otlp.as_ref().map(|otlp| self.check_otlp(otlp, found))
     }
 
     fn check_sink(&self, found: &mut Violations) {
@@ -182,7 +174,8 @@ impl GatewayConfig {
     }
 
     fn check_dead_letter(&self, found: &mut Violations) {
-        let (at, topics) = ("delivery.deadLetter.topic", &self.source.kafka.topics);
+        let (at, none) = ("delivery.deadLetter.topic", Vec::new());
+        let topics = self.source.kafka.as_ref().map_or(&none, |kafka| &kafka.topics);
         match &self.delivery.dead_letter.topic {
             Some(topic) => {
                 found.add_if(!is_topic(topic), at, || {
@@ -253,17 +246,46 @@ impl GatewayConfig {
     /// The parameters of the memory budget.
     pub fn sizing(&self) -> Sizing {
         let shards = u32::try_from(self.sink.clickhouse.shards().len()).unwrap_or(u32::MAX);
+        let reading = self.reading();
         Sizing {
             limit: self.memory.limit,
             workers: self.workers,
-            partitions_active_max: self.source.kafka.partitions_active_max,
-            record_batch_bytes_max: self.source.kafka.record_batch_bytes_max,
-            format: self.source.kafka.format,
+            partitions_active_max: reading.partitions_active_max,
+            record_batch_bytes_max: reading.message_bytes_max,
+            format: reading.format,
+            requests: self.source.otlp.as_ref().map(|otlp| RequestSizing {
+                received_bytes_max: otlp.limits.request_bytes_max,
+                decompressed_bytes_max: otlp.limits.decompressed_bytes_max,
+            }),
             // Each shard has its own inserts.
             insert_concurrency: self.sink.clickhouse.insert.concurrency.saturating_mul(shards),
             insert_format: self.sink.clickhouse.insert.format,
         }
     }
+}
+
+fn check_kafka(kafka: &Kafka, found: &mut Violations) {
+    let at = |field: &str| format!("source.kafka.{field}");
+    found
+        .add_if(kafka.bootstrap_servers.is_empty(), &at("bootstrapServers"), || "at least one broker".into());
+    for server in &kafka.bootstrap_servers {
+        found.add_if(!is_host_and_port(server), &at("bootstrapServers"), || {
+            format!("{server:?} is not host:port with a port of 1 to 65535, such as kafka:9092")
+        });
+    }
+    found.add_if(kafka.topics.is_empty(), &at("topics"), || "at least one topic".into());
+    for topic in &kafka.topics {
+        found.add_if(!is_topic(topic), &at("topics"), || {
+            format!("{topic:?} is not a topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'")
+        });
+    }
+    found.add_if(kafka.consumer_group.is_empty(), &at("consumerGroup"), || "must not be empty".into());
+    in_range(found, &at("partitionsActiveMax"), kafka.partitions_active_max, 1, 1_024);
+    let (least, most) = (ByteSize::kib(64), RECORD_BATCH_BYTES_MAX);
+    in_range(found, &at("recordBatchBytesMax"), kafka.record_batch_bytes_max, least, most);
+    kafka.tls.iter().for_each(|tls| tls.check(&at("tls"), found));
+    kafka.sasl.iter().for_each(|sasl| sasl.check(&kafka.bootstrap_servers, &at("sasl"), found));
+    kafka_properties::check(&kafka.properties, &at("properties"), found);
 }
 
 fn empty() -> String {

@@ -262,8 +262,8 @@ impl EdgeConfig {
         let at_http = ("listen.http", self.listen.http.as_deref());
         let [admin, grpc, http] =
             [at_admin, at_grpc, at_http].map(|(at, text)| address(at, text, &mut found));
-        check_ports([(at_admin.0, admin), (at_grpc.0, grpc), (at_http.0, http)], &mut found);
-        self.listen.check(&mut found);
+        check_ports(&[(at_admin.0, admin), (at_grpc.0, grpc), (at_http.0, http)], &mut found);
+        self.listen.check("", &mut found);
         self.limits.check(&mut found);
         self.tenants.iter().for_each(|tenants| tenants.check(&mut found));
         self.kafka.check(&mut found);
@@ -289,7 +289,7 @@ impl EdgeConfig {
 }
 
 /// The address in a field; `None` if there is no text, or if it is wrong.
-fn address(at: &str, text: Option<&str>, found: &mut Violations) -> Option<SocketAddr> {
+pub(crate) fn address(at: &str, text: Option<&str>, found: &mut Violations) -> Option<SocketAddr> {
     let text = text?;
     let address = text.parse().ok();
     found.add_if(address.is_none(), at, || {
@@ -299,7 +299,7 @@ fn address(at: &str, text: Option<&str>, found: &mut Violations) -> Option<Socke
 }
 
 /// Two servers cannot share a port. Port 0 means any that is free.
-fn check_ports(addresses: [(&str, Option<SocketAddr>); 3], found: &mut Violations) {
+pub(crate) fn check_ports(addresses: &[(&str, Option<SocketAddr>)], found: &mut Violations) {
     let mut seen = BTreeSet::new();
     for (at, address) in addresses {
         let port = address.map_or(0, |address| address.port());
@@ -310,27 +310,29 @@ fn check_ports(addresses: [(&str, Option<SocketAddr>); 3], found: &mut Violation
 }
 
 impl EdgeListen {
-    fn check(&self, found: &mut Violations) {
-        found.add_if(self.grpc.is_none() && self.http.is_none(), "listen", || {
+    /// Checks every rule; `prefix` is what comes before `listen` in the path of the field.
+    pub(crate) fn check(&self, prefix: &str, found: &mut Violations) {
+        let at = |field: &str| format!("{prefix}listen{field}");
+        found.add_if(self.grpc.is_none() && self.http.is_none(), &at(""), || {
             "has neither grpc nor http: at least one of them".into()
         });
         let mut files = Vec::new();
         if let Some(tls) = &self.tls {
-            files.push(("listen.tls.certificateFile", Some(tls.certificate_file.as_str())));
-            files.push(("listen.tls.keyFile", Some(tls.key_file.as_str())));
-            files.push(("listen.tls.clientCaFile", tls.client_ca_file.as_deref()));
+            files.push((".tls.certificateFile", Some(tls.certificate_file.as_str())));
+            files.push((".tls.keyFile", Some(tls.key_file.as_str())));
+            files.push((".tls.clientCaFile", tls.client_ca_file.as_deref()));
         }
         if let Some(authentication) = &self.authentication {
             let Authentication { bearer_tokens_file: tokens, basic_users_file: users } = authentication;
-            files.push(("listen.authentication.bearerTokensFile", tokens.as_deref()));
-            files.push(("listen.authentication.basicUsersFile", users.as_deref()));
-            found.add_if(tokens.is_none() && users.is_none(), "listen.authentication", || {
+            files.push((".authentication.bearerTokensFile", tokens.as_deref()));
+            files.push((".authentication.basicUsersFile", users.as_deref()));
+            found.add_if(tokens.is_none() && users.is_none(), &at(".authentication"), || {
                 "has neither bearerTokensFile nor basicUsersFile: set one of them, or leave authentication out"
                     .into()
             });
         }
-        for (at, file) in files {
-            found.add_if(file == Some(""), at, || "must not be empty".into());
+        for (field, file) in files {
+            found.add_if(file == Some(""), &at(field), || "must not be empty".into());
         }
     }
 }

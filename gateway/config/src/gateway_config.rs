@@ -5,6 +5,7 @@
 use crate::{
     attributes::Attributes,
     budget::{BATCH_BYTES_DEFAULT, PARTITIONS_ACTIVE_DEFAULT, RECORD_BATCH_BYTES_DEFAULT},
+    otlp_source::OtlpSource,
     schema::Schema,
     security::{Credentials, Sasl, Tls},
     units::{ByteSize, Duration},
@@ -56,11 +57,23 @@ pub struct Pipeline {
     pub name: String,
 }
 
-/// The source: Kafka.
+/// The source: exactly one of both.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Source {
-    pub kafka: Kafka,
+    /// Topics of Kafka.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kafka: Option<Kafka>,
+    /// OTLP that the gateway accepts itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otlp: Option<OtlpSource>,
+}
+
+impl Source {
+    /// Topics of Kafka, and no OTLP.
+    pub fn of_kafka(kafka: Kafka) -> Self {
+        Self { kafka: Some(kafka), otlp: None }
+    }
 }
 
 /// Topics and how they are read.

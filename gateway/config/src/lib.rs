@@ -19,6 +19,7 @@ pub mod insert_settings;
 pub mod kafka_properties;
 pub mod log_filter;
 mod optional_columns;
+pub mod otlp_source;
 pub mod parse;
 pub mod pod_uid;
 mod preset;
@@ -42,6 +43,7 @@ pub use gateway_config::{
     SESSION_SECONDS, Shutdown, Sink, Source,
 };
 pub use optional_columns::OptionalColumns;
+pub use otlp_source::{OtlpAddresses, OtlpLimits, OtlpSource, Reading};
 pub use preset::Preset;
 pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};

@@ -38,14 +38,23 @@ workers: 1
 memory: {limit: 1GiB}
 ";
 
+/// The same of `source.otlp`, in place of Kafka.
+const EXAMPLE_OTLP: &str = "\
+listen:
+  grpc: 0.0.0.0:4317
+  tls: {certificateFile: example, keyFile: example}
+";
+
 /// The parameters of the memory budget: if one of these is wrong, the limit cannot be checked.
-const BUDGET_FIELDS: [&str; 7] = [
+const BUDGET_FIELDS: [&str; 9] = [
     "memory",
     "sink.clickhouse.insert",
     "sink.clickhouse.shards",
     "source.kafka.format",
     "source.kafka.partitionsActiveMax",
     "source.kafka.recordBatchBytesMax",
+    "source.otlp.limits",
+    "source.otlp.logs",
     "workers",
 ];
 
@@ -55,7 +64,10 @@ pub(super) fn findings(text: &str, first: &Wrong) -> Option<Violations> {
         return None;
     }
     let mut tree: Value = typed(text).ok()?;
-    let example: Value = typed(EXAMPLE).ok()?;
+    let mut example: Value = typed(EXAMPLE).ok()?;
+    if tree.pointer("/source/otlp").is_some() {
+        *example.pointer_mut("/source")? = serde_json::json!({ "otlp": typed::<Value>(EXAMPLE_OTLP).ok()? });
+    }
     let mut found = Violations::default();
     while found.iter().len() < FINDINGS_MAX {
         let wrong = match read(&tree) {

@@ -52,7 +52,7 @@ pub(crate) fn build(
     let config = GatewayConfig {
         contract_version: CONTRACT_VERSION,
         pipeline: contract::Pipeline { namespace: names.namespace().into(), name: names.pipeline().into() },
-        source: contract::Source { kafka: kafka(names, spec, batch, share) },
+        source: contract::Source::of_kafka(kafka(names, spec, batch, share)),
         sink: contract::Sink { clickhouse: clickhouse(spec) },
         attributes,
         delivery: contract::Delivery {

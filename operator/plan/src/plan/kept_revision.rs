@@ -40,7 +40,7 @@ pub(crate) fn as_it_runs(
     if rank(&plan).is_some() || (workload.is_none() && known.is_empty()) {
         return plan;
     }
-    let planned = plan.config.config().source.kafka.partitions_active_max;
+    let planned = plan.config.config().reading().partitions_active_max;
     let least = plan.partitions().min(ACTIVE_MIN).min(planned);
     let others = (least..=ACTIVE_MAX).filter(|active| *active != planned).filter_map(|active| {
         let kept = Plan { config: config(active)?, ..plan.clone() };

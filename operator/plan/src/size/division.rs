@@ -60,6 +60,7 @@ impl Pipeline<'_> {
             format: self.format,
             insert_concurrency: self.insert_concurrency,
             insert_format: self.insert_format,
+            requests: None,
         }
     }
 

@@ -22,7 +22,7 @@ pub fn derived(plan: &Plan) -> Derived {
     let of_gateway = plan.partitions().div_ceil(plan.replicas().max(1));
     Derived {
         partitions_per_gateway: of_gateway,
-        partitions_active_per_gateway: config.source.kafka.partitions_active_max,
+        partitions_active_per_gateway: config.reading().partitions_active_max,
         workers: config.workers,
         memory: format!("{}Mi", plan.resources.memory.mib_ceil()),
         memory_for_blocks: whole_mib(blocks_bytes(plan)),

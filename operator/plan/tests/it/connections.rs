@@ -87,7 +87,7 @@ fn the_pipelines_of_the_sample_are_planned_with_its_connection() {
         let (found, _) = resolved(&pipeline, |_| ConnectionSeen::Known(Box::new(spec.clone())));
         let plan = planned(&found, &observed(&found, 12));
         let config = plan.config().config();
-        assert_eq!(config.source.kafka.bootstrap_servers.len(), 2);
+        assert_eq!(config.source.kafka.as_ref().unwrap().bootstrap_servers.len(), 2);
         tables.push(config.sink.clickhouse.table.clone());
     }
     assert_eq!(tables, ["checkout_traces", "search_traces"]);
