@@ -41,6 +41,11 @@
 //! The same letter may exist twice, after a crash between the brokers' answer and the commit of the range. Topic, partition, offset and
 //! row ([`Coordinates`]) are then equal.
 //!
+//! # Without Kafka
+//!
+//! With `source.otlp`, letters go to a log on the queue volume ([`LetterStore`]): the same key, headers and value, as [`read_stored`] reads them.
+//! If the log has no room, the letter is refused, as by a topic that takes none.
+//!
 //! # Limits
 //!
 //! [`LETTER_BYTES_MAX`] a letter, [`LETTERS_MAX`] letters and [`LETTER_QUEUE_BYTES`] under way. A value that is too large for that or for
@@ -50,19 +55,23 @@
 mod answers;
 mod headers;
 mod letter;
+mod log_sender;
 mod outcome;
 mod queue;
 mod replay;
 mod sender;
 mod settings;
+mod stored;
 mod topic;
 
 pub use answers::Answers;
 pub use headers::{Coordinates, Head, NotALetter, REPLAYED, is_own};
 pub use letter::{Letter, LetterValue};
+pub use log_sender::{LetterStore, NoRoom};
 pub use outcome::{Delivered, Refused};
 pub use queue::{DeadLetters, Full, Receipt, StartError};
 pub use replay::{REPLAY_TIMEOUT, ReplayError, Replayed, Replayer};
+pub use stored::{STORED_TOPIC, read_stored};
 pub use topic::TOPIC_PARTITIONS_MAX;
 
 pub use sluice_gateway_config::budget::LETTER_QUEUE_BYTES;

@@ -7,6 +7,7 @@
 //! | [`assignment`], [`arrivals`], [`turns`] | which partitions are owned, how they begin, which are read now |
 //! | [`partition`] | what passes between the poll thread, workers and delivery |
 //! | [`committer`], [`log_reader`] | requests to the coordinator; where a log begins and ends |
+//! | [`log_consumer`] | the poll thread's loop for logs of this process, without Kafka |
 //! | [`rest`] | what is waited for when partitions are let go |
 //! | [`stats`] | the numbers for metrics |
 //! | [`inspection`], [`watchdog`], [`open_transactions`] | which partitions stand still, and why |
@@ -16,6 +17,7 @@ pub mod assignment;
 pub mod committer;
 pub mod consumer;
 pub mod inspection;
+pub mod log_consumer;
 pub mod log_reader;
 pub mod member_id;
 pub mod membership;

@@ -18,6 +18,9 @@
 //!
 //! A partition leaves by `Ownership::Lost` and `Report::Released`. A worker releases a partition that must restart on its own.
 //!
+//! A gateway that accepts OTLP itself has no Kafka. Its [`LogConsumer`] reads logs of this process as partitions: assignment, ranges, reports and
+//! orders are the same.
+//!
 //! Messages and rows that cannot be delivered go to [`dead_letter`], which has a thread of its own.
 //!
 //! The edge has no consumer: it writes to a topic with a [`producer`].
@@ -45,9 +48,12 @@ pub use group::arrivals::{DestinationOf, KeptRanges};
 pub use group::assignment::{OrderSink, TopicMadeAnew};
 pub use group::committer::{BeforeBegin, Beginning};
 pub use group::consumer::{Consumer, Error, Inbox, Limits, Shortage};
+pub use group::log_consumer::{LogConsumer, LogKeeper, LogState};
 pub use group::membership::{Drain, Phase, Stop};
 pub use group::open_transactions::{OPEN_MAX, OpenTransaction};
-pub use group::partition::{Order, Ownership, Partition, PartitionQueue, PlanStored, Renew, Report};
+pub use group::partition::{
+    LogMessages, Order, Ownership, Partition, PartitionQueue, PlanStored, Polled, Renew, Report,
+};
 pub use group::rest::Rest;
 pub use group::stats::{ConsumerStats, PartitionStats};
 pub use group::watchdog;
@@ -56,4 +62,4 @@ pub use questions::probe::{ProbeError, TopicPartitions, probe_topics, would_make
 pub use questions::retention;
 pub use questions::topic_reader::{CommittedOffset, Patience, ReadError, TopicReader};
 pub use rdkafka::error::KafkaError;
-pub use rdkafka::message::{BorrowedMessage, Headers, Message, OwnedMessage};
+pub use rdkafka::message::{BorrowedMessage, Headers, Message, OwnedMessage, Timestamp};

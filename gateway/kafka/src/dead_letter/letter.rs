@@ -5,6 +5,7 @@ use crate::dead_letter::{
     headers::{
         self, CODE, FORMAT, GATEWAY_VERSION, HEADERS, LEFT_OUT, LETTER, OFFSET, PARTITION, REASON, ROW,
     },
+    stored,
 };
 use rdkafka::message::{Header, Headers as _, Message, OwnedHeaders};
 use sluice_gateway_config::Format;
@@ -237,6 +238,11 @@ impl Record {
             self.key = None;
             self.carried = Vec::new();
         }
+    }
+
+    /// All headers and the key, for a log of letters.
+    pub(super) fn stored(&self) -> Vec<u8> {
+        stored::encode(self.key(), &self.headers(), self.value.as_deref())
     }
 
     pub(super) fn key(&self) -> Option<&[u8]> {

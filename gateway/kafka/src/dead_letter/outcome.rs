@@ -30,6 +30,9 @@ pub enum Refused {
     /// The topic rejects letters for another reason of its configuration.
     #[error("the dead-letter topic {topic} rejects letters: {why}")]
     Unfit { topic: String, why: String },
+    /// The dead letters on the queue volume have no room.
+    #[error("the dead letters on the queue volume {volume} have no room: {why}")]
+    Full { volume: String, why: String },
     /// The process is ending.
     #[error("the dead letter was not sent: the process is ending")]
     Ended,
@@ -43,6 +46,7 @@ impl Refused {
             Self::NotAuthorized { .. } => "not_authorized",
             Self::TooLarge { .. } => "too_large",
             Self::Unfit { .. } => "unfit",
+            Self::Full { .. } => "full",
             Self::Ended => "ended",
         }
     }

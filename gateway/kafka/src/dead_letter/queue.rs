@@ -7,6 +7,7 @@ use crate::dead_letter::{
     LETTER_QUEUE_BYTES, LETTERS_MAX, Letter,
     answers::{Answers, Watched, watched},
     letter::Record,
+    log_sender::{LetterStore, LogSender},
     outcome::{Delivered, Refused},
     sender::Sender,
     settings::producer_settings,
@@ -102,6 +103,20 @@ impl DeadLetters {
         config.create_native_config().map_err(|source| StartError::Settings { source })?;
         let (requests, requests_in) = bounded(LETTERS_MAX);
         let sender = Sender::new(config, topic.map(str::to_owned), requests_in, renewal(kafka));
+        std::thread::Builder::new()
+            .name("dead-letters".to_owned())
+            .spawn(move || sender.run())
+            .map_err(|source| StartError::Thread { source })?;
+        Ok(Self { requests, load: Arc::default() })
+    }
+
+    /// Starts the thread for letters that go to a log of this process.
+    ///
+    /// # Errors
+    /// [`StartError`] if the thread cannot be started.
+    pub fn start_log(store: Box<dyn LetterStore>) -> Result<Self, StartError> {
+        let (requests, requests_in) = bounded(LETTERS_MAX);
+        let sender = LogSender::new(store, requests_in);
         std::thread::Builder::new()
             .name("dead-letters".to_owned())
             .spawn(move || sender.run())

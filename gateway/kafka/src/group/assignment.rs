@@ -12,11 +12,13 @@
 
 mod commits;
 mod known;
+mod letting_go;
 mod logs;
 mod quarantine;
 mod reports;
 mod topics;
 
+pub use letting_go::{Gone, Waits};
 pub use topics::TopicMadeAnew;
 
 use crate::{

@@ -12,7 +12,7 @@
 
 use crate::{
     ground::cluster,
-    group::rebalancing::Rebalancing,
+    group::{log_consumer::LogKeeper, rebalancing::Rebalancing},
     questions::{
         first_seen::FirstSeen,
         topic_descriptions::{Descriptions, describe},
@@ -168,6 +168,33 @@ impl Committer {
                     }
                     Outcome::Identified(described)
                 }
+            })
+        })
+    }
+
+    /// Starts the thread for logs of this process, which their keeper commits. It ends when this handle is dropped.
+    pub fn of_logs(keeper: Arc<dyn LogKeeper>) -> std::io::Result<Self> {
+        Self::answering(move |request| {
+            Some(match request {
+                Request::Commit(commits) => {
+                    let outcome = |(id, generation, commit): Commitment| {
+                        let is_stored = keeper.commit(&id, &commit);
+                        let outcome = if is_stored { CommitOutcome::Stored } else { CommitOutcome::Unknown };
+                        (id, generation, outcome)
+                    };
+                    let partitions = commits.into_iter().map(outcome).collect();
+                    // The keeper has said why a commit was not stored: the process ends.
+                    Outcome::Committed { partitions, problem: None }
+                }
+                Request::Read(ids, _) => {
+                    let beginning = |id: PartitionId| {
+                        let beginning = keeper.beginning(&id);
+                        (id, Ok(beginning))
+                    };
+                    Outcome::Read(ids.into_iter().map(beginning).collect())
+                }
+                // A log is never made anew.
+                Request::Identify(_) => Outcome::Identified(Ok(Descriptions::new())),
             })
         })
     }

@@ -12,13 +12,13 @@ use crate::{
     },
     group::{
         arrivals::{DestinationOf, KeptRanges, Policy},
-        assignment::{Assignment, OrderSink, Steps, TopicMadeAnew},
+        assignment::{Assignment, Gone, OrderSink, Steps, TopicMadeAnew, Waits},
         committer::{BeforeBegin, Committer},
         inspection::Inspection,
         log_reader::LogReader,
         membership::{Drain, Membership, Stop},
         partition::{Ownership, Report},
-        rebalancing::{Gone, Rebalancing, Waits, carry_out},
+        rebalancing::{Rebalancing, carry_out},
         rest::Rest,
         stats::ConsumerStats,
         turns::{Change, TURN},
@@ -51,11 +51,11 @@ pub const REPORTS_MAX: usize = 4_096;
 
 /// Maximum duration of one poll for events, and so the delay until a report is taken. Short, because a block waits in memory until its
 /// range is released.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Time of the shutdown deadline that is reserved for the last commit, a quarter at most. The commit takes milliseconds if the
 /// coordinator can be reached. Without it, everything inserted since the last regular commit is sent again.
-const LAST_COMMIT_WAIT: Duration = Duration::from_secs(5);
+pub(super) const LAST_COMMIT_WAIT: Duration = Duration::from_secs(5);
 
 /// Why a consumer could not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -367,7 +367,7 @@ impl Consumer {
 
 /// The result of leaving: `unfinished` partitions have unsettled blocks, which are on the queue volume if `is_kept`; `committable`
 /// settled offsets are not committed.
-fn how_left(unfinished: usize, is_kept: bool, committable: u64) -> Result<(), Error> {
+pub(super) fn how_left(unfinished: usize, is_kept: bool, committable: u64) -> Result<(), Error> {
     match (unfinished, committable) {
         (partitions, _) if partitions > 0 && !is_kept => Err(Error::NotDrained { partitions }),
         (_, 0) => Ok(()),

@@ -1,24 +1,79 @@
 //! What the poll thread, the workers and delivery send each other.
 
 use crate::group::rebalancing::Rebalancing;
+#[cfg(doc)]
+use rdkafka::error::KafkaError;
 use rdkafka::{
     Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _, base_consumer},
     error::KafkaResult,
-    message::BorrowedMessage,
+    message::{BorrowedMessage, OwnedMessage},
 };
 use sluice_ranges::{Closed, Cutter, Generation, OffsetRange, PartitionId, RefusedParts, Release};
-use std::{sync::Arc, time::Duration};
+use std::{cell::RefCell, sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
 /// The messages of one partition. Only the worker that owns the partition polls it.
-pub struct PartitionQueue {
+pub enum PartitionQueue {
+    /// A partition of a topic.
+    Kafka(KafkaQueue),
+    /// A log of this process. Polling changes it; it is in the hands of one worker.
+    Log(RefCell<Box<dyn LogMessages>>),
+}
+
+/// The messages of a log that is read as a partition.
+pub trait LogMessages: Send {
+    /// The next message; `None` if there is none now. [`KafkaError::PartitionEOF`] says once, whenever it comes to the end, that everything
+    /// was read.
+    fn poll(&mut self) -> Option<KafkaResult<OwnedMessage>>;
+
+    /// The offset behind what was polled last.
+    fn position(&self) -> i64;
+}
+
+/// A message that was polled.
+pub enum Polled<'a> {
+    /// In librdkafka's memory.
+    Kafka(BorrowedMessage<'a>),
+    /// Read from a log.
+    Log(OwnedMessage),
+}
+
+impl PartitionQueue {
+    /// The next message or error. A queue of Kafka waits at most `timeout` for it.
+    pub fn poll(&self, timeout: Duration) -> Option<KafkaResult<Polled<'_>>> {
+        match self {
+            Self::Kafka(queue) => queue.poll(timeout).map(|polled| polled.map(Polled::Kafka)),
+            Self::Log(log) => log.borrow_mut().poll().map(|polled| polled.map(Polled::Log)),
+        }
+    }
+
+    /// The offset behind what was polled last, whether that was a message or something else, like the end of a transaction. `None` before
+    /// the first poll, and when librdkafka does not know. It asks a thread of librdkafka: not to be called per message.
+    pub fn position(&self) -> Option<i64> {
+        match self {
+            Self::Kafka(queue) => queue.positions()?.of(&queue.id),
+            Self::Log(log) => Some(log.borrow().position()),
+        }
+    }
+
+    /// The positions of all partitions of the process, for the cost of one; `None` for logs, which have nothing behind the last message.
+    pub fn positions(&self) -> Option<Positions> {
+        match self {
+            Self::Kafka(queue) => queue.positions(),
+            Self::Log(_) => None,
+        }
+    }
+}
+
+/// The messages of a partition of a topic.
+pub struct KafkaQueue {
     queue: base_consumer::PartitionQueue<Rebalancing>,
     consumer: Arc<BaseConsumer<Rebalancing>>,
     id: PartitionId,
 }
 
-impl PartitionQueue {
+impl KafkaQueue {
     /// Splits a partition's messages off into a queue of their own. `None` if librdkafka does not have the partition.
     pub(crate) fn split(consumer: &Arc<BaseConsumer<Rebalancing>>, id: &PartitionId) -> Option<Self> {
         let queue = consumer.split_partition_queue(&id.topic, id.partition)?;
@@ -30,19 +85,11 @@ impl PartitionQueue {
         self.queue.set_nonempty_callback(callback);
     }
 
-    /// The next message or error; waits at most `timeout` for it.
-    pub fn poll(&self, timeout: Duration) -> Option<KafkaResult<BorrowedMessage<'_>>> {
+    fn poll(&self, timeout: Duration) -> Option<KafkaResult<BorrowedMessage<'_>>> {
         self.queue.poll(timeout)
     }
 
-    /// The offset behind what was polled last, whether that was a message or something else, like the end of a transaction. `None` before
-    /// the first poll, and when librdkafka does not know. It asks a thread of librdkafka: not to be called per message.
-    pub fn position(&self) -> Option<i64> {
-        self.positions()?.of(&self.id)
-    }
-
-    /// The positions of all partitions of the process, for the cost of one.
-    pub fn positions(&self) -> Option<Positions> {
+    fn positions(&self) -> Option<Positions> {
         self.consumer.position().ok().map(Positions)
     }
 }

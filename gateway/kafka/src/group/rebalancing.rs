@@ -20,9 +20,9 @@ use crate::{
     ground::{security::ConnectionProblem, wake::wake},
     group::{
         arrivals::Ready,
-        assignment::{Assignment, Steps},
+        assignment::{Assignment, Gone, Steps, Waits},
         membership::Phase,
-        partition::PartitionQueue,
+        partition::{KafkaQueue, PartitionQueue},
         stats::{ConsumerStats, PartitionStats},
         turns::Change,
     },
@@ -50,26 +50,6 @@ pub const RESOLVE_WAIT: Duration = Duration::from_mins(2);
 
 /// How long to wait for a seek. It is an order from one thread to another, and asks no broker.
 const SEEK_WAIT: Duration = Duration::from_secs(5);
-
-/// Time limits for releasing partitions.
-#[derive(Debug, Clone, Copy)]
-pub struct Waits {
-    /// For their workers and their ranges in flight.
-    pub drained_by: Instant,
-    /// For a commit in flight, and for the last commit.
-    pub committed_by: Instant,
-}
-
-/// The result of releasing partitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gone {
-    /// Partitions that still had ranges in flight.
-    pub undrained: usize,
-    /// Offsets of ranges that had ended and were not committed.
-    pub uncommitted: u64,
-    /// Those of them that a commit would have passed, because everything below was settled.
-    pub committable: u64,
-}
 
 /// librdkafka's callbacks. All of them run on the poll thread.
 pub struct Rebalancing {
@@ -143,7 +123,7 @@ impl Rebalancing {
         let (mut new, mut kept) = (TopicPartitionList::new(), TopicPartitionList::new());
         let mut gained = Vec::with_capacity(assign.len());
         for Ready { id, position, is_kept, begun } in assign {
-            let queue = PartitionQueue::split(consumer, &id);
+            let queue = KafkaQueue::split(consumer, &id);
             if queue.is_some() {
                 let list = if is_kept { &mut kept } else { &mut new };
                 list.add_partition_offset(&id.topic, id.partition, Offset::Offset(position))
@@ -169,7 +149,7 @@ impl Rebalancing {
             let wakes = assignment.wakes();
             queue.set_nonempty_callback(move || wakes.iter().for_each(wake));
             given.push(id.clone());
-            assignment.hand_to_worker(id, begun, queue);
+            assignment.hand_to_worker(id, begun, PartitionQueue::Kafka(queue));
         }
         let change = assignment.turns.gained(&given);
         drop(assignment);
@@ -209,23 +189,7 @@ impl Rebalancing {
     /// Takes partitions back from their workers, waits until their ranges in flight are settled, commits, and ends their generation.
     /// Neither wait exceeds the shutdown deadline: a commit without an answer by then is given up.
     pub fn let_go(&self, ids: &[PartitionId], waits: Waits, commits: bool) -> Gone {
-        let mut assignment = self.assignment();
-        assignment.leave(ids);
-        assignment.recall(ids, false);
-        let Waits { drained_by, committed_by } = waits;
-        assignment.tend_until(drained_by, &self.stats, |assignment| assignment.undrained(ids) == 0);
-        let undrained = assignment.undrained(ids);
-        if commits {
-            assignment.commit_last(ids, committed_by, &self.stats);
-        } else {
-            assignment.resolve(committed_by, &self.stats);
-        }
-        let (uncommitted, committable) = (assignment.uncommitted(ids), assignment.committable(ids));
-        let gone = Gone { undrained, uncommitted, committable };
-        // The last commit came after the step that counted last, and a process that ends takes no further step.
-        assignment.count_uncommitted(&self.stats);
-        assignment.lose(ids);
-        gone
+        self.assignment().let_go(ids, waits, commits, &self.stats)
     }
 
     fn count_owned(&self) {

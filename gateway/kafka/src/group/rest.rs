@@ -8,7 +8,10 @@
 //!             (most of the time)        `------ KEEP_WAIT -------'             (half of what is left)
 //! ```
 
-use crate::group::{assignment::Assignment, rebalancing::Waits, stats::ConsumerStats};
+use crate::group::{
+    assignment::{Assignment, Waits},
+    stats::ConsumerStats,
+};
 use std::time::{Duration, Instant};
 
 /// How long before the end of the wait the rest is moved to the volume; at most a quarter of the time to leave. Chosen: a disk of 100

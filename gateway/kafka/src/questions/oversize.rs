@@ -151,6 +151,7 @@ mod tests {
             format: Format::OtlpProto,
             insert_concurrency: 2,
             insert_format: InsertFormat::RowBinary,
+            requests: None,
         }
     }
 

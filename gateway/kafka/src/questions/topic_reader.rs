@@ -64,6 +64,9 @@ pub enum ReadError {
         /// The partition asked for.
         partition: Option<i32>,
     },
+    /// A log of this process cannot be read.
+    #[error("cannot read the queue volume: {0}")]
+    Volume(String),
     /// No broker reports the cluster id.
     #[error("no broker of {brokers} reports the cluster id: {source}")]
     Cluster { brokers: String, source: Box<KafkaError> },
