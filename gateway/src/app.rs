@@ -1,9 +1,13 @@
 //! Builds every part, starts the threads, and stops them in order.
 //!
+//! With `source.otlp`, the front of [`crate::source`] takes the place of Kafka.
+//!
 //! Threads: the main thread (this file; it waits), the poll thread, one per worker, and one for I/O (admin server, inserts). Order of the
 //! shutdown: the poll thread revokes the partitions, workers seal complete ranges and release them, delivery inserts the blocks, the poll
 //! thread commits and leaves the group. What is not inserted by the deadline is on the queue volume, or the next owner reads it again.
 
+mod accepting;
+mod consuming;
 pub mod container;
 mod leaving;
 pub mod queue_volume;
@@ -29,6 +33,7 @@ use crate::{
         worker::{self, Worker},
     },
     rows::carry::Carrying,
+    source::front::Front,
     table::{
         row_expiry::RowExpiry,
         sink::{self, Sink},
@@ -38,13 +43,14 @@ use crate::{
     volume::spool::Spool,
 };
 use anyhow::Context as _;
+use consuming::Consuming;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use leaving::Running;
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape, table::TableFit};
-use sluice_gateway_config::{CheckedConfig, GatewayConfig, PodIdentity, budget::row_buffers};
+use sluice_gateway_config::{CheckedConfig, GatewayConfig, Kafka, PodIdentity, budget::row_buffers};
 use sluice_kafka::{
-    Consumer, ConsumerStats, Drain, Identity, Inbox, Limits, OrderSink, Ownership, Report, Shortage, Stop,
-    TopicMadeAnew, dead_letter::DeadLetters,
+    Consumer, ConsumerStats, Drain, Identity, Inbox, Limits, LogConsumer, OrderSink, Ownership, Report,
+    Shortage, Stop, TopicMadeAnew, dead_letter::DeadLetters,
 };
 use sluice_ranges::{Destination, Rule, Version};
 use std::{
@@ -93,7 +99,7 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     let volume = queue_volume::claim(config, &events)?;
     let shards = sink::shards(&config.sink.clickhouse)?;
     let metrics = Arc::new(Metrics::new(checked.budget()));
-    let active = config.source.kafka.partitions_active_max as usize;
+    let active = config.reading().partitions_active_max as usize;
     let pool = Pool::new(checked.budget().blocks.get(), active, config.workers as usize);
     let pool = Arc::new(pool.shared_by(shards.len()));
     let status = Arc::new(Status::new(metrics.clone(), pool.clone(), volume));
@@ -105,13 +111,19 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     io.spawn(server::serve(listeners, metrics.clone(), status.clone(), pod));
     tracing::info!(pipeline = %pipeline(config), %listen, "the gateway starts");
 
+    // Requests are kept from now on, also while ClickHouse is away.
+    let accepting = accepting::start(checked, &metrics, (&io, &status), events_out.clone())?;
     let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events, &status) else {
         tracing::info!("stopped while waiting for the table");
-        return Ok(());
+        return accepting.map_or(Ok(()), |accepting| accepting.end(&io));
     };
     status.table_fits();
     let account = status.account();
-    let spool = queue_volume::open(config, &status, events_out.clone())?;
+    let spool = match accepting {
+        // The logs keep what ClickHouse does not take.
+        Some(_) => None,
+        None => queue_volume::open(config, &status, events_out.clone())?,
+    };
     let behind = Behind::of(shards.len());
     let age_max = BlockAge::of(&config.sink.clickhouse.insert).with(behind.clone());
     status.closes_by(age_max.clone());
@@ -119,6 +131,7 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     let rule = Rule { version, ..Rule::of(&config.sink.clickhouse.insert) };
     let parts = Gateway {
         config,
+        front: accepting.as_ref().map(|accepting| &accepting.front),
         rule,
         columns,
         expiry: Arc::default(),
@@ -130,7 +143,8 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
         behind,
         spool,
     };
-    let running = parts.start(shards, &status, events_out)?;
+    let mut running = parts.start(shards, &status, events_out)?;
+    running.accepting = accepting;
     running.wait(&events, io)
 }
 
@@ -212,6 +226,8 @@ fn wait_for_table(
 /// Everything that the threads are started with.
 struct Gateway<'a> {
     config: &'a GatewayConfig,
+    /// The source, if it is OTLP.
+    front: Option<&'a Front>,
     rule: Rule,
     columns: TableColumns,
     expiry: Arc<RowExpiry>,
@@ -267,14 +283,11 @@ impl Gateway<'_> {
         let (orders, orders_in) = mpsc::channel(ORDERS_WAITING_MAX);
         let orders: OrderSink =
             Box::new(move |order| orders.try_send(order).map_err(TrySendError::into_inner));
-        let kafka = &self.config.source.kafka;
-        let identity = identity(self.config);
-        let letters = &self.config.delivery.dead_letter;
-        let dead_letters = DeadLetters::start(kafka, letters.topic.as_deref(), &identity.client_id)?;
-        let mut consumer = Consumer::new(kafka, &identity, inboxes, orders, limits)?;
+        let dead_letters = self.dead_letters()?;
+        let mut consumer = self.consuming(inboxes, orders, limits)?;
         status.consumes(consumer.stats());
         let (blocks, blocks_in) = mpsc::channel(BLOCKS_WAITING_MAX);
-        let deliveries = self.deliveries(shards, &consumer, &dead_letters, &events)?;
+        let deliveries = self.deliveries(shards, &mut consumer, &dead_letters, &events)?;
         self.io.spawn(task::run(deliveries, self.stores(status.drain_asked()), blocks_in, orders_in));
         let carrying = Carrying::of(&self.config.attributes);
         let workers: Result<Vec<_>, _> = ends
@@ -293,7 +306,7 @@ impl Gateway<'_> {
         let stop = Stop::default();
         let keeps = Arc::new(AtomicBool::new(false));
         if let Some(spool) = &self.spool {
-            consumer.keeps_rest(leaving::rest(spool, &keeps));
+            consumer.keeps_rest(spool, &keeps);
         }
         let (asked, drain): (Stop, Drain) = (stop.clone(), status.drain_asked());
         named("poll")
@@ -312,27 +325,58 @@ impl Gateway<'_> {
             })
             .context("cannot start the poll thread")?;
         let (status, leave_wait, spool) = (status.clone(), limits.leave_wait, self.spool.clone());
-        Ok(Running { status, stop, leave_wait, keeps, spool, workers: workers? })
+        Ok(Running { status, stop, leave_wait, keeps, spool, accepting: None, workers: workers? })
+    }
+
+    /// The config's Kafka; checked configs without `source.otlp` have one.
+    fn kafka(&self) -> anyhow::Result<&Kafka> {
+        self.config.source.kafka.as_ref().context("source has neither kafka nor otlp")
+    }
+
+    fn dead_letters(&self) -> anyhow::Result<DeadLetters> {
+        if let Some(front) = self.front {
+            return Ok(front.dead_letters.clone());
+        }
+        let topic = self.config.delivery.dead_letter.topic.as_deref();
+        Ok(DeadLetters::start(self.kafka()?, topic, &identity(self.config).client_id)?)
+    }
+
+    fn consuming(&self, inboxes: Vec<Inbox>, orders: OrderSink, limits: Limits) -> anyhow::Result<Consuming> {
+        Ok(if let Some(front) = self.front {
+            let consumer = LogConsumer::new(front.keeper.clone(), inboxes, orders, limits)?;
+            front.keeper.counts_in(consumer.stats());
+            Consuming::Logs(Box::new(consumer))
+        } else {
+            let consumer = Consumer::new(self.kafka()?, &identity(self.config), inboxes, orders, limits)?;
+            Consuming::Kafka(Box::new(consumer))
+        })
+    }
+
+    fn originals(&self) -> anyhow::Result<Originals> {
+        let started = match self.front {
+            Some(front) => Originals::of_logs(front.keeper.clone()),
+            None => Originals::start(self.kafka()?),
+        };
+        started.context("cannot start the thread that reads messages again")
     }
 
     /// One [`Delivery`] for each shard.
     fn deliveries(
         &self,
         shards: Vec<Sink>,
-        consumer: &Consumer,
+        consumer: &mut Consuming,
         dead_letters: &DeadLetters,
         events: &Sender<Event>,
     ) -> anyhow::Result<Vec<Delivery>> {
         let standing = self.standing(shards.clone(), consumer.stats());
         let (route, destinations) = (Route::new(shards.len()), shards.iter().map(Sink::destination));
         let destinations: Vec<Destination> = destinations.collect();
-        consumer.sends_to(Box::new(move |id| destinations[route.shard_of(id)]));
+        consumer.sends_to(move |id| destinations[route.shard_of(id)]);
         let shape = Arc::new(RowShape::of(&self.columns));
         let insert = &self.config.sink.clickhouse.insert;
         let native = Native::of(insert.format, &self.columns, self.metrics);
-        let (kafka, letters) = (&self.config.source.kafka, &self.config.delivery.dead_letter);
-        let originals =
-            Originals::start(kafka).context("cannot start the thread that reads messages again")?;
+        let letters = &self.config.delivery.dead_letter;
+        let originals = self.originals()?;
         let carrying = Carrying::of(&self.config.attributes);
         let deliveries: anyhow::Result<Vec<_>> = shards
             .into_iter()
@@ -349,7 +393,8 @@ impl Gateway<'_> {
                     on_missing: letters.on_missing,
                     originals: originals.clone(),
                     carrying: carrying.clone(),
-                    kafka: kafka.clone(),
+                    reading: self.config.reading(),
+                    kafka: self.config.source.kafka.clone(),
                     shape: shape.clone(),
                     metrics: self.metrics.clone(),
                     spool: self.spool.clone(),
@@ -358,15 +403,9 @@ impl Gateway<'_> {
             .collect();
         let deliveries = deliveries?;
         if let Some((spool, delivery)) = self.spool.as_ref().zip(deliveries.first()) {
-            let (left, columns) = (spool.left().clone(), delivery.targets.columns());
+            let columns = delivery.targets.columns();
             self.io.block_on(spool.encodes_for(columns, &self.columns));
-            consumer.keeps(Box::new(move |id, generation, cluster| {
-                left.kept((id, generation), cluster, columns)
-            }));
-            let (spool, initial) = (spool.clone(), self.config.source.kafka.initial_offset);
-            consumer.asks_before_begin(Arc::new(move |id, beginning| {
-                spool.judge_beginning(initial, id, beginning)
-            }));
+            consumer.takes_over(spool, columns, self.kafka()?.initial_offset);
         }
         Ok(deliveries)
     }
@@ -387,8 +426,8 @@ impl Gateway<'_> {
     /// The delivery guarantee: asked for once before the first block is sent, then periodically.
     fn standing(&self, shards: Vec<Sink>, consumer: Arc<ConsumerStats>) -> Arc<GuaranteeState> {
         let standing = Arc::new(GuaranteeState::new(self.metrics.guarantee.clone(), shards.len(), []));
-        let group = &self.config.source.kafka.consumer_group;
-        let deduplicated = deduplicated::Watch::new(&shards, group, self.metrics.clone());
+        let group = self.config.reading().group;
+        let deduplicated = deduplicated::Watch::new(&shards, &group, self.metrics.clone());
         let ttls = TtlWatch::new(&shards);
         let watch = guarantee::Watch::new(shards, standing.clone(), consumer);
         let mut watch = watch.with_expiry(self.expiry.clone());
@@ -415,7 +454,7 @@ impl Gateway<'_> {
         inlets: Inlets,
         outlets: Outlets,
     ) -> anyhow::Result<thread::JoinHandle<()>> {
-        let kafka = &self.config.source.kafka;
+        let reading = self.config.reading();
         let worker = Worker::new(worker::WorkerDeps {
             ownership: inlets.ownership,
             wake: inlets.wake,
@@ -428,13 +467,13 @@ impl Gateway<'_> {
             age_max: self.age_max.clone(),
             workers: self.config.workers as usize,
             route: Route::new(self.config.sink.clickhouse.shards().len()),
-            reader: Reader::new(kafka.format, kafka.record_batch_bytes_max),
+            reader: Reader::new(reading.format, reading.message_bytes_max),
             sizing: self.config.sizing(),
             on_missing: self.config.delivery.dead_letter.on_missing,
             columns: self.columns.clone(),
             carrying: outlets.carrying,
             expiry: self.expiry.clone(),
-            row_buffers_max: row_buffers(kafka.partitions_active_max, self.config.workers, number),
+            row_buffers_max: row_buffers(reading.partitions_active_max, self.config.workers, number),
             account: self.account.clone(),
             metrics: self.metrics.clone(),
             seconds: self.metrics.worker(number),

@@ -1,6 +1,7 @@
 //! The edge: OTLP requests become messages of the pipeline's topic.
 //!
-//! A process of its own, `sluice-gateway edge`. It has no consumer, no table and no volume, and shares only the ground with the gateway.
+//! A process of its own, `sluice-gateway edge`. It has no consumer, no table and no volume, and shares the ground with the gateway, and [`intake`](crate::intake) with one that accepts OTLP
+//! itself.
 //!
 //! ```text
 //!  clients -- gRPC, HTTP --> otlp_server (io) --> acceptor --> splitting (split-N) --> producer (gateway/kafka) --> topic
@@ -11,8 +12,7 @@
 //! | file | is |
 //! | --- | --- |
 //! | [`run`] | builds the parts, and starts the threads |
-//! | [`ending`] | stops them in order |
-//! | [`serving`] | the OTLP server: its config, its limits and what it logs |
+//! | [`serving`] | the OTLP server |
 //! | [`acceptor`] | a request from its body to its answer |
 //! | [`tenants`] | what each tenant may send |
 //! | [`splitting`] | the threads that make messages of requests |
@@ -22,7 +22,6 @@
 //! Limits: the parts of [`sluice_gateway_config::edge_budget`]. What it promises: EDGE.md.
 
 pub mod acceptor;
-pub mod ending;
 pub mod metrics;
 pub mod run;
 pub mod serving;

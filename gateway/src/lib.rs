@@ -21,6 +21,8 @@
 //! | [`guarantee`] | whether rows are in the table exactly once or at least once, and why | a task that asks the servers |
 //! | [`admin`] | state and commands over HTTP | the admin server |
 //! | [`ground`] | used by all of these: metrics, the account of rows, the route to a shard, the clock | every holder of a handle |
+//! | [`source`] | OTLP requests become messages of logs on the queue volume, in place of Kafka's | `io`, `check`, `log` threads |
+//! | [`intake`] | what the edge and `source` share: the OTLP server and its end | `io` |
 //! | [`edge`] | a process of its own: OTLP requests become messages of the topic | its `io` and `split` threads |
 //! | [`commands`] | what a person or the operator runs beside the gateway | the command's thread |
 //!
@@ -36,7 +38,9 @@ pub mod edge;
 pub mod exit_codes;
 pub mod ground;
 pub mod guarantee;
+pub mod intake;
 pub mod reading;
 pub mod rows;
+pub mod source;
 pub mod table;
 pub mod volume;

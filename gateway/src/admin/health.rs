@@ -4,6 +4,7 @@ use crate::{
     admin::server::Health,
     blocks::{batch::BlockAge, buffers::Pool},
     ground::{account::RowAccount, metrics::Metrics},
+    source::{keeper::Keeper, numbers::SourceNumbers},
     volume::spool::Spool,
 };
 use prometheus::IntCounter;
@@ -42,6 +43,8 @@ pub struct Status {
     drain: Drain,
     pub(super) spool: OnceLock<Spool>,
     age_max: OnceLock<BlockAge>,
+    /// What accepts OTLP, with `source.otlp`.
+    source: OnceLock<(Arc<SourceNumbers>, Arc<Keeper>)>,
 }
 
 /// Why partitions make the gateway not ready. The text is the same as long as the cause is, because the operator writes it into the status.
@@ -84,6 +87,7 @@ impl Status {
             drain: Drain::default(),
             spool: OnceLock::new(),
             age_max: OnceLock::new(),
+            source: OnceLock::new(),
         }
     }
 
@@ -106,8 +110,17 @@ impl Status {
         tracing::info!(blocks, bytes, uncommitted, damaged, partitions, "{step}");
     }
 
+    /// Records what accepts OTLP, and keeps it.
+    pub fn accepts(&self, numbers: Arc<SourceNumbers>, keeper: Arc<Keeper>) {
+        assert!(self.source.set((numbers, keeper)).is_ok(), "there is one source");
+    }
+
     /// Offsets that are not committed. [`Remaining::uncommitted`] also counts a member of the group, which holds nothing, as 1.
     fn uncommitted_offsets(&self) -> u64 {
+        if let Some((_, keeper)) = self.source.get() {
+            // Also before the logs are read.
+            return keeper.messages_left();
+        }
         self.consumer.get().map_or(0, |stats| stats.uncommitted.load(Ordering::Relaxed))
     }
 
@@ -125,6 +138,11 @@ impl Status {
     fn not_ready_reasons(&self) -> Vec<String> {
         if self.drain.is_requested() {
             return vec!["it was drained and reads nothing until POST /resume".to_owned()];
+        }
+        if let Some((numbers, _)) = self.source.get() {
+            // Whatever ClickHouse does, requests are kept: clients get an answer, and not none.
+            let is_ending = numbers.is_ending.load(Ordering::Relaxed);
+            return is_ending.then(|| "the gateway is ending".to_owned()).into_iter().collect();
         }
         if let Some(why) = self.table_misfit().clone() {
             return vec![why];
@@ -176,6 +194,10 @@ impl Status {
     /// Blocks on the queue volume, and whether it is damaged. Before the queue is opened, it is unknown what an earlier run has left. The
     /// answer must not be 0 then, because the operator would delete the volume.
     fn on_volume(&self) -> (u64, bool) {
+        if let Some((numbers, _)) = self.source.get() {
+            // Messages count as not committed.
+            return (0, numbers.is_damaged.load(Ordering::Relaxed));
+        }
         self.spool.get().map_or((u64::from(self.may_hold_blocks), false), |spool| {
             let usage = spool.usage();
             (usage.blocks, usage.is_damaged)
@@ -203,6 +225,17 @@ impl Status {
         catch_up(&metrics.taken_over, numbers.taken_over.load(Ordering::Relaxed));
         catch_up(&metrics.damaged, numbers.set_aside.load(Ordering::Relaxed));
         catch_up(&metrics.refused, numbers.refused.load(Ordering::Relaxed));
+    }
+
+    fn refresh_source(&self, numbers: &SourceNumbers) {
+        let metrics = &self.metrics.requests;
+        let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        metrics.server.show(&numbers.counters);
+        metrics.log_bytes.set(count(numbers.log_bytes.load(Ordering::Relaxed)));
+        metrics.log_bytes_max.set(count(numbers.log_bytes_max.load(Ordering::Relaxed)));
+        metrics.letter_bytes.set(count(numbers.letter_bytes.load(Ordering::Relaxed)));
+        let used = count(numbers.permits.used_bytes());
+        self.metrics.memory_used_bytes.with_label_values(&["requests"]).set(used);
     }
 
     fn refresh_consumer(&self, stats: &ConsumerStats) {
@@ -362,6 +395,9 @@ impl Health for Status {
         }
         if let Some(spool) = self.spool.get() {
             self.refresh_spool(spool);
+        }
+        if let Some((numbers, _)) = self.source.get() {
+            self.refresh_source(numbers);
         }
         if let Some(Ok(space)) = self.volume.as_ref().map(Volume::space) {
             let bytes = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);

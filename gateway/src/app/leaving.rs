@@ -2,12 +2,13 @@
 //!
 //! Owner: the main thread. Limits: `shutdown.deadline`, then [`LATE_MAX`] and [`CLOSE_WAIT`].
 
-use super::Event;
+use super::{Event, accepting::Accepting};
 use crate::{
     admin::health::Status,
     volume::spool::{Spool, Usage},
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use sluice_gateway_config::edge::ENDPOINTS_WAIT;
 use sluice_kafka::{Rest, Stop};
 use std::{
     sync::{
@@ -38,14 +39,26 @@ pub(super) struct Running {
     /// Whether blocks that are not inserted by then are moved to the queue volume.
     pub(super) keeps: Arc<AtomicBool>,
     pub(super) spool: Option<Spool>,
+    /// The source, if it is OTLP.
+    pub(super) accepting: Option<Accepting>,
     pub(super) workers: Vec<thread::JoinHandle<()>>,
 }
 
 impl Running {
     /// Starts the shutdown. What cannot be inserted in time is moved to the queue volume, where the next run finds it.
-    fn leave_and_keep(&self) {
+    fn leave_and_keep(&mut self, io: &Runtime) {
         self.keeps.store(true, Ordering::Release);
-        self.stop.request(self.leave_wait);
+        self.leave(io);
+    }
+
+    /// Starts the shutdown. With `source.otlp`, requests are still accepted at first: the deadline begins after that.
+    fn leave(&mut self, io: &Runtime) {
+        let mut within = self.leave_wait;
+        if let Some(accepting) = &mut self.accepting {
+            accepting.begin_to_end(io);
+            within += ENDPOINTS_WAIT.to_std();
+        }
+        self.stop.request(within);
     }
 
     /// Syncs the queue volume and returns how many blocks stay there.
@@ -75,7 +88,7 @@ impl Running {
     }
 
     /// Waits until the threads have ended; an error says why they did.
-    pub(super) fn wait(self, events: &Receiver<Event>, io: Runtime) -> anyhow::Result<()> {
+    pub(super) fn wait(mut self, events: &Receiver<Event>, io: Runtime) -> anyhow::Result<()> {
         let (mut changed, mut made_anew, mut is_asked) = (None, None, false);
         let result = loop {
             match next(events)? {
@@ -91,7 +104,7 @@ impl Running {
                 Some(Event::Signal) => {
                     is_asked = true;
                     self.status.say("stopping: inserting and committing what was read");
-                    self.leave_and_keep();
+                    self.leave_and_keep(&io);
                 }
                 Some(Event::VolumeFailed(fatal)) => {
                     // The last writes may be missing from the volume, so it must not be relied on. Kafka has the messages; the next start
@@ -102,12 +115,12 @@ impl Running {
                 Some(Event::TopicMadeAnew(found)) => {
                     tracing::error!("stopping: {found}");
                     // This process has the only copy of what it read from the deleted topic.
-                    self.leave_and_keep();
+                    self.leave_and_keep(&io);
                     made_anew = Some(found);
                 }
                 Some(Event::TableChanged(found)) => {
                     tracing::error!("stopping: {found}");
-                    self.stop.request(self.leave_wait);
+                    self.leave(&io);
                     changed = Some(found);
                 }
                 None if self.is_late() => {
@@ -133,6 +146,7 @@ impl Running {
                 }
             }
         }
+        let accepted = self.accepting.take().map_or(Ok(()), |accepting| accepting.end(&io));
         self.status.say(match (&result, &kept) {
             (Ok(()), Ok(0)) => "stopped: everything that was read is inserted and committed",
             (Ok(()), Ok(_)) => {
@@ -148,6 +162,7 @@ impl Running {
             result => result.map_err(not_left)?,
         }
         kept?;
+        accepted?;
         made_anew.map_or(Ok(()), |found| Err(found.into()))
     }
 
@@ -211,7 +226,8 @@ mod tests {
 
     fn running(spool: Option<Spool>) -> Running {
         let (stop, keeps) = (Stop::default(), Arc::default());
-        Running { status: status(), stop, leave_wait: Duration::ZERO, keeps, spool, workers: Vec::new() }
+        let (accepting, workers) = (None, Vec::new());
+        Running { status: status(), stop, leave_wait: Duration::ZERO, keeps, spool, accepting, workers }
     }
 
     /// The end of a gateway with nothing left to settle.

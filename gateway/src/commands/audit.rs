@@ -79,6 +79,9 @@ pub struct Request {
 /// Why an audit has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Without Kafka there is nothing to read.
+    #[error("source.otlp has no Kafka that this command could compare with the table")]
+    NoKafka,
     /// The topic is not in the config.
     #[error("--topic: {topic} is not in source.kafka.topics")]
     ForeignTopic { topic: String },
@@ -106,7 +109,7 @@ impl Error {
     /// Whether the command line is wrong, as opposed to a server that is away.
     pub fn is_of_usage(&self) -> bool {
         match self {
-            Self::ForeignTopic { .. } | Self::UnknownPartition { .. } => true,
+            Self::NoKafka | Self::ForeignTopic { .. } | Self::UnknownPartition { .. } => true,
             Self::Letters { .. } | Self::Runtime(_) | Self::Kafka(_) | Self::Sink(_) | Self::Lookup(_) => {
                 false
             }
@@ -121,6 +124,7 @@ pub fn audit(
     tell: impl FnMut(&Progress),
 ) -> Result<Report, Error> {
     let config = checked.config();
+    let kafka = config.source.kafka.as_ref().ok_or(Error::NoKafka)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Runtime)?;
     let shards = sink::shards(&config.sink.clickhouse).map_err(Error::Sink)?;
@@ -128,7 +132,6 @@ pub fn audit(
     let columns = runtime.block_on(sink.check_table()).map_err(Error::Sink)?.columns;
     let lookups = runtime.block_on(lookups_in(&shards))?;
     let absence = runtime.block_on(absence_in(&shards)).map_err(Error::Sink)?;
-    let kafka = &config.source.kafka;
     let reader = TopicReader::new(kafka, "audit", PATIENCE)?;
     let mut parts = Vec::new();
     let dead_letters = &config.delivery.dead_letter.topic;
@@ -153,7 +156,7 @@ pub fn audit(
     if auditor.comparison.has_questions() {
         auditor.recount(&reader, &parts)?;
     }
-    Ok(auditor.finish(config.source.kafka.consumer_group.clone(), sink.table_name()))
+    Ok(auditor.finish(kafka.consumer_group.clone(), sink.table_name()))
 }
 
 /// For each shard, one lookup for each of its endpoints.

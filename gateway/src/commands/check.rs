@@ -54,10 +54,10 @@ pub async fn check(checked: &CheckedConfig) -> Findings {
         findings.warnings.push(format!("delivery.commit AfterEnqueue: {AFTER_ENQUEUE}"));
     }
     findings.queue(&checked.config().queue);
-    let kafka = &checked.config().source.kafka;
-    let topics = check_topics(kafka, &mut findings).await;
-    let is_compacted = check_limits(checked.config(), &topics, &mut findings).await;
-    check_dead_letters(kafka, &checked.config().delivery.dead_letter, &topics, &mut findings).await;
+    let is_compacted = match &checked.config().source.kafka {
+        Some(kafka) => check_kafka(kafka, checked.config(), &mut findings).await,
+        None => false,
+    };
     let clickhouse = &checked.config().sink.clickhouse;
     match shards(clickhouse) {
         Ok(shards) => {
@@ -70,6 +70,14 @@ pub async fn check(checked: &CheckedConfig) -> Findings {
         Err(error) => findings.problems.push(format!("sink.clickhouse: {error}")),
     }
     findings
+}
+
+/// Looks at Kafka's topics. Returns whether one is compacted.
+async fn check_kafka(kafka: &Kafka, config: &GatewayConfig, findings: &mut Findings) -> bool {
+    let topics = check_topics(kafka, findings).await;
+    let is_compacted = check_limits((kafka, config), &topics, findings).await;
+    check_dead_letters(kafka, &config.delivery.dead_letter, &topics, findings).await;
+    is_compacted
 }
 
 /// The config's topics with their numbers of partitions; topics that do not exist are left out.
@@ -98,12 +106,16 @@ async fn check_topics(kafka: &Kafka, findings: &mut Findings) -> Vec<(String, us
 
 /// Warns of topics with larger record batches than the config expects. Returns whether a topic is compacted. Topics whose configuration
 /// the user may not describe are left out, as a gateway leaves them out.
-async fn check_limits(config: &GatewayConfig, topics: &[(String, usize)], findings: &mut Findings) -> bool {
+async fn check_limits(
+    (kafka, config): (&Kafka, &GatewayConfig),
+    topics: &[(String, usize)],
+    findings: &mut Findings,
+) -> bool {
     let names = topics.iter().map(|(topic, _)| topic.clone()).collect::<Vec<_>>();
     if names.is_empty() {
         return false;
     }
-    let asking = Kafka { topics: names, ..config.source.kafka.clone() };
+    let asking = Kafka { topics: names, ..kafka.clone() };
     let limits = read_limits(&asking, KAFKA_TIMEOUT).await.unwrap_or_default();
     let warnings = limits.iter().filter_map(|(topic, limits)| {
         let enough = |batch| smallest_limit(&Sizing { record_batch_bytes_max: batch, ..config.sizing() });
@@ -258,7 +270,8 @@ async fn durability(sink: &Sink) -> String {
 impl Findings {
     /// Findings with only the memory budget.
     fn of(budget: &Budget) -> Self {
-        let memory_budget = budget.parts().map(|(part, bytes)| Part { part, bytes: bytes.get() }).into();
+        let memory_budget =
+            budget.parts().into_iter().map(|(part, bytes)| Part { part, bytes: bytes.get() }).collect();
         Self { memory_budget, found: Vec::new(), warnings: Vec::new(), problems: Vec::new() }
     }
 
@@ -350,7 +363,7 @@ mod tests {
             assert_eq!(*last, ("limit", limit));
             assert_eq!(parts.iter().map(|(_, bytes)| bytes).sum::<u64>(), limit, "{text}");
             let names: Vec<_> = parts.iter().map(|(part, _)| *part).collect();
-            assert_eq!(names, budget.parts().map(|(part, _)| part));
+            assert_eq!(names, budget.parts().into_iter().map(|(part, _)| part).collect::<Vec<_>>());
         }
     }
 

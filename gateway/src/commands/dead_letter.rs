@@ -69,6 +69,9 @@ pub struct Selection {
 /// Why the command did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Without Kafka there is nothing to read.
+    #[error("source.otlp has no Kafka that this command could read letters from")]
+    NoKafka,
     /// A topic cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -128,7 +131,7 @@ pub fn run(
     json: bool,
     (out, progress): (&mut dyn Write, &mut dyn Write),
 ) -> Result<(), Error> {
-    let kafka = &config.source.kafka;
+    let kafka = config.source.kafka.as_ref().ok_or(Error::NoKafka)?;
     let mut list = list::List { json };
     let mut show = show::Show { json };
     let mut replay;
@@ -141,7 +144,7 @@ pub fn run(
         }
     };
     let mut reading = Reading::new(selection, progress);
-    for topic in topics(config, selection) {
+    for topic in topics(kafka, config, selection) {
         if reading.is_full() {
             break;
         }
@@ -157,9 +160,9 @@ pub fn run(
     letters.end(out)
 }
 
-fn topics(config: &GatewayConfig, selection: &Selection) -> Vec<String> {
+fn topics(kafka: &Kafka, config: &GatewayConfig, selection: &Selection) -> Vec<String> {
     let of_config = || config.delivery.dead_letter.topic.clone().map(|topic| vec![topic]);
-    let beside = || config.source.kafka.topics.iter().map(|topic| default_topic(topic)).collect();
+    let beside = || kafka.topics.iter().map(|topic| default_topic(topic)).collect();
     selection.topic.clone().map(|topic| vec![topic]).or_else(of_config).unwrap_or_else(beside)
 }
 

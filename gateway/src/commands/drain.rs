@@ -42,7 +42,7 @@ use crate::{
 use crossbeam_channel::{Receiver, bounded};
 use inserts::Inserts;
 use sluice_clickhouse::column::TableColumns;
-use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig};
+use sluice_gateway_config::{CheckedConfig, Commit, GatewayConfig, Kafka};
 use sluice_kafka::{Patience, TopicReader};
 use sluice_ranges::PartitionId;
 use sluice_spool::{Fatal, Identity, Options, Recovered, Volume};
@@ -85,6 +85,11 @@ pub struct Progress<'a> {
 /// Why a volume cannot be drained.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// Its requests are in logs, which a gateway reads.
+    #[error(
+        "with source.otlp a gateway empties the volume: start it with this config, and wait until its logs are empty"
+    )]
+    NoKafka,
     /// It cannot be claimed.
     #[error("{0}; nothing was changed")]
     Volume(#[from] sluice_spool::Error),
@@ -109,6 +114,7 @@ pub fn drain(
     tell: impl FnMut(&Progress<'_>),
 ) -> Result<Report, Error> {
     let config = checked.config();
+    let kafka = config.source.kafka.as_ref().ok_or(Error::NoKafka)?;
     let path = Path::new(&config.queue.path);
     let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name);
     let volume = Volume::claim(path, &identity)?;
@@ -124,6 +130,7 @@ pub fn drain(
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let mut course = DrainRun {
         config,
+        kafka,
         request,
         tell,
         metrics: Arc::new(Metrics::new(checked.budget())),
@@ -147,6 +154,7 @@ pub fn drain(
 
 struct DrainRun<'a, F> {
     config: &'a GatewayConfig,
+    kafka: &'a Kafka,
     request: Request,
     tell: F,
     spool: Spool,
@@ -222,7 +230,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
     /// Asks Kafka until it answers, or the time is over.
     async fn ask(&mut self, partitions: BTreeSet<PartitionId>) -> Result<Logs, Away> {
         for tries in 1.. {
-            let kafka = self.config.source.kafka.clone();
+            let kafka = self.kafka.clone();
             let wanted = partitions.clone();
             let asked = tokio::task::spawn_blocking(move || {
                 let reader = TopicReader::new(&kafka, "drain", PATIENCE)?;
@@ -342,7 +350,7 @@ impl<F: FnMut(&Progress<'_>)> DrainRun<'_, F> {
     }
 
     async fn inserts(&self, shards: Vec<sink::Sink>, columns: &TableColumns) -> Result<Inserts, Away> {
-        let made = Inserts::new(self.config, shards, columns, &self.metrics, &self.spool).await;
+        let made = Inserts::new((self.config, self.kafka), shards, columns, &self.metrics, &self.spool).await;
         made.map_err(|error| Away(error.to_string()))
     }
 

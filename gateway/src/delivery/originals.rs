@@ -1,16 +1,16 @@
-//! Reads the messages of refused rows again from Kafka, for their dead letters.
+//! Reads the messages of refused rows again, from Kafka or from a log of this process, for their dead letters.
 //!
 //! Place in the flow: shipments ask for one message at a time. Owner: the thread `originals` has one client for all of them, because the
 //! connections, handshakes and threads of a client cost more than a message. [`Originals`] is cheap to clone and does not block.
 //!
 //! Limits: one message at a time. The client is closed after [`IDLE_WAIT`] without a request, and after an error.
 
-use crate::ground::async_sender::AsyncSender;
+use crate::{ground::async_sender::AsyncSender, source::keeper::Keeper};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use sluice_gateway_config::Kafka;
 use sluice_kafka::{OwnedMessage, Patience, ReadError, TopicReader};
 use sluice_ranges::PartitionId;
-use std::{thread, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 use tokio::sync::oneshot;
 
 /// Waiting requests. Chosen: one block is sent in parts at a time; one whose generation is over may still be waiting.
@@ -44,6 +44,20 @@ impl Originals {
         let open = move || {
             let reader = TopicReader::new(&kafka, "originals", PATIENCE)?;
             Ok(Box::new(move |id: &PartitionId, offset| reader.message(id, offset)) as Client)
+        };
+        Self::start_with(open, IDLE_WAIT)
+    }
+
+    /// Starts the thread for logs of this process.
+    pub fn of_logs(keeper: Arc<Keeper>) -> std::io::Result<Self> {
+        let open = move || {
+            let keeper = keeper.clone();
+            let read = move |id: &PartitionId, offset| {
+                // The volume has failed, so the process ends: the message is not said to be gone.
+                let failed = |fatal: sluice_spool::Fatal| ReadError::Volume(fatal.to_string());
+                keeper.message(id, offset).map_err(failed)
+            };
+            Ok(Box::new(read) as Client)
         };
         Self::start_with(open, IDLE_WAIT)
     }
@@ -104,10 +118,7 @@ fn fetch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn id() -> PartitionId {
         PartitionId { topic: "spans".into(), partition: 0 }

@@ -36,7 +36,7 @@ use crate::{
     },
 };
 use sluice_clickhouse::row_ends::RowShape;
-use sluice_gateway_config::{Commit, Kafka, OnMissing};
+use sluice_gateway_config::{Commit, Kafka, OnMissing, Reading};
 use sluice_kafka::{Drain, Order, Report, dead_letter::DeadLetters};
 use sluice_ranges::{Generation, OffsetRange, PartitionId};
 use std::{
@@ -90,7 +90,9 @@ pub struct Delivery {
     /// What the config does with attributes, if anything: letters must not have more than rows.
     pub carrying: Option<Arc<Carrying>>,
     /// The format and maximum size of messages.
-    pub kafka: Kafka,
+    pub reading: Reading,
+    /// Kafka, which is asked about blocks of earlier runs; `None` with `source.otlp`, whose blocks are not spilled.
+    pub kafka: Option<Kafka>,
     /// Transposes blocks into columns, if they are sent as columns.
     pub native: Option<Native>,
     /// How to find the rows in a block.
@@ -206,7 +208,7 @@ impl Holding {
         let table = BlockTable::new(spool.clone(), shards_of);
         let (queue, shipments) = (BlockQueue::new(sending_max), JoinSet::new());
         let (shards, behind_since) = (Shards::new(deliveries, &pool), None);
-        let orphans = spool.clone().map(|spool| {
+        let orphans = spool.clone().zip(kafka).map(|(spool, kafka)| {
             let (account, metrics, route) = (account.clone(), metrics.clone(), shards.route());
             let tables = Tables { columns, shards: shards.sinks() };
             let sender = OnlyCopySender { spool, account, metrics, route, tables };

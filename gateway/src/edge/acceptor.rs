@@ -11,13 +11,19 @@
 //! A request that gets an error may be stored in part or as a whole: brokers may have a message that was not acknowledged in time. A client
 //! that sends it again stores those spans twice. Delivery is at least once.
 
-use crate::edge::{
-    metrics::{EdgeMetrics, Refusal},
-    splitting::{JSON_SCRATCH_PER_BYTE, Job, Refused, Sent, Terms},
-    tenants::{Measure, OverLimit, Tenants},
+use crate::{
+    edge::{
+        metrics::{EdgeMetrics, Refusal},
+        splitting::{Job, Refused, Sent, Terms},
+        tenants::{Measure, OverLimit, Tenants},
+    },
+    intake::{
+        in_flight::InFlight,
+        json::{self, NoRoom},
+        serving::{BUSY_AFTER, NOT_STORED_AFTER},
+    },
 };
 use crossbeam_channel::{Sender, TrySendError};
-use prometheus::IntGauge;
 use sluice_kafka::producer::{NotStored, Producer};
 use sluice_otlp_server::{Encoding, Request};
 use std::{
@@ -28,16 +34,6 @@ use tokio::{
     sync::oneshot,
     time::{Instant as TokioInstant, timeout_at},
 };
-
-/// When a client should come again if nothing but room is missing. Chosen: a queue of memory drains in less.
-pub const BUSY_AFTER: Duration = Duration::from_secs(1);
-
-/// How long a request waits for memory, each time that it needs some, in its turn. Chosen: while Kafka answers, all requests that have memory are
-/// done in less, so that also a large one gets its turn; and a small part of the time that a client has.
-pub const PERMIT_WAIT: Duration = Duration::from_secs(1);
-
-/// The same if Kafka did not answer, or refuses. Chosen: brokers restart in seconds.
-pub const KAFKA_AFTER: Duration = Duration::from_secs(5);
 
 /// What a request is answered with if Kafka has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,22 +69,6 @@ pub struct Edge {
     pub json_bytes_max: usize,
 }
 
-/// Counts a request while it is under way.
-struct InFlight<'a>(&'a IntGauge);
-
-impl<'a> InFlight<'a> {
-    fn begin(gauge: &'a IntGauge) -> Self {
-        gauge.inc();
-        Self(gauge)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
-
 impl Edge {
     /// Stores a request in Kafka.
     ///
@@ -102,15 +82,17 @@ impl Edge {
         let Some(partitions) = self.producer.partitions() else {
             self.metrics.refuse(Refusal::NoTopic);
             let why = self.producer.problem().unwrap_or_else(|| "the topic is not known yet".to_owned());
-            return Err(Untaken::Retry { after: KAFKA_AFTER, why });
+            return Err(Untaken::Retry { after: NOT_STORED_AFTER, why });
         };
         if let Some(why) = self.producer.away() {
             self.metrics.refuse(Refusal::NoBroker);
-            return Err(Untaken::Retry { after: KAFKA_AFTER, why });
+            return Err(Untaken::Retry { after: NOT_STORED_AFTER, why });
         }
         self.admit(&tenant, bytes, begun)?;
         if request.encoding == Encoding::Json {
-            self.make_room_for_json(&mut request).await?;
+            json::make_room(&mut request, self.json_bytes_max)
+                .await
+                .map_err(|no_room| self.no_room(no_room))?;
         }
         let sent = self.split(request, Terms { partitions, deadline }).await?;
         self.tenants().count_spans(&tenant, sent.spans);
@@ -148,22 +130,14 @@ impl Edge {
         })
     }
 
-    /// Takes the memory for rewriting a request in JSON, before it waits for a thread: one that waited for memory would keep others from giving
-    /// theirs back.
-    async fn make_room_for_json(&self, request: &mut Request) -> Result<(), Untaken> {
-        let (bytes, bytes_max) = (request.body.len(), self.json_bytes_max);
-        if bytes > bytes_max {
-            self.metrics.refuse(Refusal::TooLarge);
-            return Err(Untaken::TooLarge(format!(
-                "a request in JSON may have {bytes_max} bytes, because the edge rewrites it to protobuf in memory; send fewer spans in a \
-                 request, or send protobuf"
-            )));
+    fn no_room(&self, no_room: NoRoom) -> Untaken {
+        match no_room {
+            NoRoom::TooLarge(words) => {
+                self.metrics.refuse(Refusal::TooLarge);
+                Untaken::TooLarge(words)
+            }
+            NoRoom::Busy(why) => self.busy(why),
         }
-        let scratch = bytes.saturating_mul(JSON_SCRATCH_PER_BYTE);
-        let grown = request.permit.grow_within(scratch, PERMIT_WAIT).await;
-        grown.map_err(|_| {
-            self.busy("there is no memory to rewrite JSON now: requests before this one are not stored yet")
-        })
     }
 
     /// Has a thread split the request and pass its messages to the producer.
@@ -202,7 +176,7 @@ impl Edge {
         let after = match failure {
             // Its producer is replaced by now; the next request is made of smaller messages.
             NotStored::Ended | NotStored::TooLarge { .. } => BUSY_AFTER,
-            _ => KAFKA_AFTER,
+            _ => NOT_STORED_AFTER,
         };
         Untaken::Retry { after, why: failure.to_string() }
     }

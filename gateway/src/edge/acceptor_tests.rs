@@ -40,7 +40,8 @@ impl Scene {
         let mock = MockCluster::new(1).unwrap();
         mock.create_topic("spans", 4, 1).unwrap();
         let config = parse::from_yaml(CONFIG).unwrap();
-        let kafka = Kafka { bootstrap_servers: vec![mock.bootstrap_servers()], ..config.source.kafka };
+        let kafka =
+            Kafka { bootstrap_servers: vec![mock.bootstrap_servers()], ..config.source.kafka.unwrap() };
         let limits = ProducerLimits { queue_bytes: 1 << 20, batch_bytes_max: 64 << 10, timeout };
         let producer = Producer::start(&kafka, "spans", "edge", limits).unwrap();
         let deps = SplittingDeps {
@@ -232,14 +233,17 @@ async fn brokers_that_are_away_get_no_success_and_nothing_is_held_for_ever() {
     scene.mock.broker_down(1).unwrap();
     let refused = scene.take(request(&[(1, 10)]), "").await.unwrap_err();
     let names_it = |why: &str| why.contains("topic spans") && why.contains(&scene.mock.bootstrap_servers());
-    assert!(matches!(&refused, Untaken::Retry { after: KAFKA_AFTER, why } if names_it(why)), "{refused:?}");
+    assert!(
+        matches!(&refused, Untaken::Retry { after: NOT_STORED_AFTER, why } if names_it(why)),
+        "{refused:?}"
+    );
     assert_eq!(scene.refused("kafka_timed_out"), 1);
     // Once it is known that no broker answers, clients learn it without waiting.
     let begun = Instant::now();
     while scene.refused("no_broker") == 0 {
         let refused = scene.take(request(&[(1, 10)]), "").await;
         assert!(
-            matches!(&refused, Err(Untaken::Retry { after: KAFKA_AFTER, why }) if names_it(why)),
+            matches!(&refused, Err(Untaken::Retry { after: NOT_STORED_AFTER, why }) if names_it(why)),
             "{refused:?}"
         );
         assert!(begun.elapsed() < PATIENCE, "requests still wait");

@@ -7,22 +7,23 @@ use crate::{
     admin::server::listen,
     edge::{
         acceptor::Edge,
-        ending::{self, ANSWER_TIMEOUT, MESSAGE_TIMEOUT, Serving},
         metrics::EdgeMetrics,
         serving,
-        splitting::{self, JSON_SCRATCH_PER_BYTE, SplittingDeps},
+        splitting::{self, SplittingDeps},
         status::{self, Status},
         tenants::{TenantRates, Tenants},
+    },
+    intake::{
+        ending::{self, ANSWER_TIMEOUT, Ending, MESSAGE_TIMEOUT, Serving},
+        json,
+        serving::shown,
     },
 };
 use anyhow::Context as _;
 use sluice_gateway_config::{ByteSize, CheckedEdgeConfig, EdgeConfig, edge_budget::EdgeBudget};
 use sluice_kafka::producer::{Producer, ProducerLimits, StartError};
 use sluice_otlp_server::{ByteBudget, Counters};
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
-};
+use std::sync::{Arc, Mutex, PoisonError, atomic::AtomicBool};
 use tokio::{
     runtime::Runtime,
     signal::unix::{Signal, SignalKind, signal},
@@ -31,6 +32,12 @@ use tokio::{
 
 /// Tenants whose limits are kept. Chosen: about 2 MiB with long names.
 const TENANTS_MAX: usize = 4_096;
+
+/// How the edge says that it ends.
+const EDGE: Ending = Ending {
+    who: "the edge",
+    unanswered: "shutdown.deadline is over; clients send those requests again, and spans that Kafka has are there twice",
+};
 
 /// Runs the edge until SIGTERM.
 ///
@@ -69,7 +76,7 @@ pub fn run(checked: &CheckedEdgeConfig, budget: &EdgeBudget) -> anyhow::Result<(
     let (serving, deadline) = (Serving { stop, under_way }, config.shutdown.deadline.to_std());
     let ended = io.block_on(async {
         tokio::select! {
-            ended = ending::end(&status.is_ending, serving, deadline, edge.producer.flushed()) => ended,
+            ended = ending::end(&EDGE, &status.is_ending, (serving, deadline), edge.producer.flushed()) => ended,
             () = signals.next() => Err(anyhow::anyhow!(
                 "stopped by a second signal before every request had its answer; clients send those again"
             )),
@@ -86,11 +93,6 @@ pub fn is_of_config(error: &anyhow::Error) -> bool {
     let of_producer = error.downcast_ref::<StartError>();
     of_server.is_some_and(sluice_otlp_server::Error::is_of_config)
         || of_producer.is_some_and(|error| !matches!(error, StartError::Thread { .. }))
-}
-
-/// An address for the log; `off` without one.
-fn shown(address: Option<SocketAddr>) -> String {
-    address.map_or_else(|| "off".to_owned(), |address| address.to_string())
 }
 
 fn runtime(config: &EdgeConfig) -> anyhow::Result<Runtime> {
@@ -134,8 +136,7 @@ fn build(
         tenants: Mutex::new(Tenants::new(rates, TENANTS_MAX)),
         metrics: metrics.clone(),
         timeout: ANSWER_TIMEOUT,
-        // Beside the body, twice as much is taken for rewriting it.
-        json_bytes_max: bytes(budget.requests) / (1 + JSON_SCRATCH_PER_BYTE),
+        json_bytes_max: json::bytes_max(bytes(budget.requests)),
     })
 }
 

@@ -1,29 +1,15 @@
-//! The OTLP server in front of the edge: its config, its limits and what it logs.
+//! The OTLP server in front of the edge.
 //!
-//! The server's permits are the part `requests` of the budget. A permit goes with its request to the thread that splits it, and back to the
-//! task that waits for Kafka: so it is held until the answer, and longer where the client has gone but a thread still has the body.
+//! A permit goes with its request to the thread that splits it, and back to the task that waits for Kafka.
 
-use crate::edge::acceptor::{BUSY_AFTER, Edge, PERMIT_WAIT, Taken, Untaken};
-use anyhow::Context as _;
-use http::HeaderName;
-use sluice_gateway_config::{ByteSize, CheckedEdgeConfig, EdgeConfig, edge_budget::SERVER_BYTES};
-use sluice_otlp_server::{
-    Accepted, Acceptor, ByteBudget, Counters, CredentialFiles, Limits, Notice, NoticeKind, Refusal, Request,
-    Server, ServerConfig, TlsFiles,
+use crate::{
+    edge::acceptor::{Edge, Taken, Untaken},
+    intake::serving::{self, Terms},
 };
-use std::{path::PathBuf, sync::Arc};
-
-/// Connections of both ports. Chosen: with the three below, what they hold at most is within [`SERVER_BYTES`].
-const CONNECTIONS_MAX: usize = 200;
-
-/// Requests between their headers and their answer. Chosen: the same.
-const REQUESTS_MAX: usize = 384;
-
-/// Requests of one connection at the same time. Chosen: the same; a Collector's exporter sends 10.
-const STREAMS_MAX: u32 = 32;
-
-/// Bytes of a request's headers. Chosen: what most servers take.
-const HEADER_BYTES_MAX: u32 = 16 << 10;
+use anyhow::Context as _;
+use sluice_gateway_config::{CheckedEdgeConfig, EdgeConfig, OtlpAddresses};
+use sluice_otlp_server::{Accepted, Acceptor, ByteBudget, Counters, Refusal, Request, Server, ServerConfig};
+use std::sync::Arc;
 
 /// Takes requests from the server.
 pub struct Front(pub Arc<Edge>);
@@ -61,70 +47,26 @@ fn server_config(
     budget: ByteBudget,
     counters: Arc<Counters>,
 ) -> anyhow::Result<ServerConfig> {
-    let EdgeConfig { listen, tenants, .. } = checked.config();
-    let tls = listen.tls.as_ref().map(|tls| TlsFiles {
-        certificate: PathBuf::from(&tls.certificate_file),
-        key: PathBuf::from(&tls.key_file),
-        client_ca: tls.client_ca_file.as_ref().map(PathBuf::from),
-    });
-    let credentials = listen.authentication.as_ref().map(|files| CredentialFiles {
-        bearer_tokens: files.bearer_tokens_file.iter().map(PathBuf::from).collect(),
-        basic_users: files.basic_users_file.iter().map(PathBuf::from).collect(),
-    });
-    let header = tenants.as_ref().map(|tenants| HeaderName::try_from(&tenants.header)).transpose();
-    Ok(ServerConfig {
-        grpc: checked.grpc(),
-        http: checked.http(),
-        tls,
-        credentials,
-        tenant_header: header.context("tenants.header is not the name of a header")?,
-        limits: limits(checked.config()),
-        counters,
-        ..ServerConfig::new(budget, Arc::new(|notice| log(&notice)))
-    })
-}
-
-fn limits(config: &EdgeConfig) -> Limits {
-    let narrow = |size: ByteSize| u32::try_from(size.get()).unwrap_or(u32::MAX);
-    let limits = Limits {
-        body_bytes_max: narrow(config.limits.request_bytes_max),
-        decompressed_bytes_max: narrow(config.limits.decompressed_bytes_max),
-        decompressions_max: config.workers as usize,
-        requests_max: REQUESTS_MAX,
-        connections_max: CONNECTIONS_MAX,
-        concurrent_streams_max: STREAMS_MAX,
-        header_bytes_max: HEADER_BYTES_MAX,
-        connection_age_max: config.limits.connection_age_max.to_std(),
-        shutdown_timeout: config.shutdown.deadline.to_std(),
-        permit_wait: PERMIT_WAIT,
-        retry_after: BUSY_AFTER,
-        ..Limits::default()
+    let EdgeConfig { listen, tenants, limits, workers, shutdown, .. } = checked.config();
+    let terms = Terms {
+        listen,
+        addresses: OtlpAddresses { grpc: checked.grpc(), http: checked.http() },
+        tenant_header: tenants.as_ref().map(|tenants| tenants.header.as_str()),
+        request_bytes_max: limits.request_bytes_max,
+        decompressed_bytes_max: limits.decompressed_bytes_max,
+        connection_age_max: limits.connection_age_max,
+        workers: *workers,
+        deadline: shutdown.deadline,
     };
-    assert!(limits.outside_budget_bytes_max() <= SERVER_BYTES, "connections fit their part of the budget");
-    limits
-}
-
-/// Writes a notice to the log. The server bounds how many there are.
-fn log(notice: &Notice) {
-    let Notice { kind, words, count } = notice;
-    let what = kind.label();
-    match kind {
-        NoticeKind::Request(_) | NoticeKind::Connection(_) => {
-            tracing::warn!(what, count, "OTLP clients get errors: {words}");
-        }
-        NoticeKind::Accept | NoticeKind::FilesFailed => {
-            tracing::warn!(what, count, "OTLP server: {words}");
-        }
-        NoticeKind::FilesReloaded | NoticeKind::Ipv4Only => {
-            tracing::info!(what, count, "OTLP server: {words}");
-        }
-    }
+    serving::server_config(terms, budget, counters)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::intake::{ending::ANSWER_TIMEOUT, serving::PERMIT_WAIT};
     use sluice_gateway_config::parse;
+    use std::path::PathBuf;
 
     const CONFIG: &str = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 2, memory: {limit: 192MiB}, \
                           listen: {grpc: '127.0.0.1:0', tls: {certificateFile: c, keyFile: k, clientCaFile: a}, \
@@ -145,7 +87,7 @@ mod tests {
         assert_eq!(config.limits.shutdown_timeout.as_secs(), 20);
         assert_eq!(config.limits.connection_age_max.as_secs(), 300);
         // What a request of an old connection may take.
-        let longest = config.limits.body_read_timeout + 2 * PERMIT_WAIT + crate::edge::ending::ANSWER_TIMEOUT;
+        let longest = config.limits.body_read_timeout + 2 * PERMIT_WAIT + ANSWER_TIMEOUT;
         assert!(config.limits.connection_grace > longest);
     }
 }

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use sluice_gateway_config::edge_budget::INDEX_BYTES_MAX;
 use sluice_kafka::producer::{Outgoing, Producer, RequestReceipt, SizeLimits, partition_of, request};
 use sluice_otlp::{Split, SplitError, SplitLimits, Splitter};
-use sluice_otlp_json::{JsonRewriter, SCRATCH_BYTES_PER_MESSAGE_BYTE};
+use sluice_otlp_json::JsonRewriter;
 use sluice_otlp_server::{BytePermit, Encoding, Request};
 use std::{cell::Cell, thread};
 use tokio::{
@@ -25,11 +25,6 @@ pub const JOBS_MAX: usize = 1_024;
 /// All messages of a request have at most so many times the bytes of the largest request. Chosen: requests with a few kilobytes of resource
 /// and many traces become five times as large; a resource of megabytes in front of thousands of traces would become terabytes.
 pub const MADE_PER_REQUEST: usize = 8;
-
-/// Bytes of memory for each byte of a request in JSON, beside it: [`SCRATCH_BYTES_PER_MESSAGE_BYTE`].
-pub const JSON_SCRATCH_PER_BYTE: usize = 2;
-
-const _: () = assert!(SCRATCH_BYTES_PER_MESSAGE_BYTE == 2, "the rewriter needs what is taken for it");
 
 /// Bytes of a key: a trace id in hex, as the Collector's Kafka exporter writes it.
 pub const KEY_BYTES: usize = 32;

@@ -9,7 +9,9 @@ pub(crate) mod maker;
 mod messages;
 mod open_transactions;
 mod refused;
+mod requests;
 mod sample;
+mod server;
 mod services;
 mod spool;
 mod times;
@@ -22,6 +24,8 @@ pub use maker::Family;
 pub use messages::{MessageMetrics, ROW_REFUSED};
 pub use open_transactions::OpenTransactionMetrics;
 pub use refused::RefusedMetrics;
+pub use requests::{RequestMetrics, RequestRefusal};
+pub use server::ServerMetrics;
 pub use spool::SpoolMetrics;
 pub use times::TimeMetrics;
 pub use tokens::TokenMetrics;
@@ -55,6 +59,8 @@ pub struct Metrics {
     families: Vec<Family>,
     /// Messages that were read, or could not be.
     pub messages: MessageMetrics,
+    /// OTLP requests of `source.otlp`, and their logs.
+    pub requests: RequestMetrics,
     /// Rows whose times had to be corrected, and expired rows.
     pub times: TimeMetrics,
     /// What a config does with attributes.
@@ -209,6 +215,7 @@ impl Metrics {
         info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         Self {
             messages: MessageMetrics::new(&make),
+            requests: RequestMetrics::new(&make),
             times: TimeMetrics::new(&make),
             attributes: AttributeMetrics::new(&make),
             services: services::services(&make),
@@ -298,8 +305,8 @@ impl Metrics {
             open_transactions: OpenTransactionMetrics::new(&make),
             messages_lost: make.counter(
                 "messages_lost_total",
-                "Messages that Kafka's retention deleted before they were read; counted once, by the owner whose commit passes them; \
-                 must stay 0.",
+                "Messages that Kafka's retention deleted before they were read; counted once, by the owner whose commit passes them. With \
+                 source.otlp, messages of a log that cannot be read, counted by each run that reads past them. Must stay 0.",
             ),
             messages_overtaken: make.gauges(
                 "messages_overtaken",
@@ -408,6 +415,7 @@ pub(crate) mod reference {
             format: Format::OtlpProto,
             insert_concurrency: 2,
             insert_format: InsertFormat::RowBinary,
+            requests: None,
         }
     }
 

@@ -311,6 +311,9 @@ fn advice(refused: &Refused) -> &'static str {
             "once the topic's max.message.bytes is increased; a letter without a value takes 2 KiB"
         }
         Refused::Unfit { .. } => "once the topic's configuration accepts dead letters",
+        Refused::Full { .. } => {
+            "once there is room: increase source.otlp.deadLetterBytesMax; delivery.deadLetter.onMissing: Skip would skip such messages"
+        }
         Refused::Ended => "after a restart of the gateway",
     }
 }

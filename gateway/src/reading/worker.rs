@@ -59,7 +59,7 @@ use refetches::Refetches;
 use sluice_clickhouse::{column::TableColumns, row_frames::RowFrames};
 use sluice_gateway_config::{OnMissing, Sizing};
 use sluice_kafka::{
-    BorrowedMessage, KafkaError, OwnedMessage, Ownership, Renew, Report, Shortage, dead_letter::DeadLetters,
+    KafkaError, Message, OwnedMessage, Ownership, Polled, Renew, Report, Shortage, dead_letter::DeadLetters,
 };
 use sluice_ranges::{Generation, Offer, PartitionId};
 use std::{
@@ -305,16 +305,11 @@ impl Worker {
                         self.heed(reading, &error);
                     }
                 }
-                Some(Ok(message)) if matches!(reading.state, State::PendingLetter(_)) => {
+                Some(Ok(polled)) => {
                     (progressed, reading.tail_unasked) = (true, false);
-                    self.take_ahead(reading, &message, || message.detach());
-                }
-                Some(Ok(message)) => {
-                    (progressed, reading.tail_unasked) = (true, false);
-                    match self.take(reading, &message) {
-                        Taken::Yes => {}
-                        Taken::NoRoom => self.keep(reading, &message),
-                        Taken::NoRoomForLetter => self.keep_for_letter(reading, || message.detach()),
+                    match polled {
+                        Polled::Kafka(message) => self.take_polled(reading, message, |it| it.detach()),
+                        Polled::Log(message) => self.take_polled(reading, message, OwnedMessage::clone),
                     }
                 }
             }
@@ -322,10 +317,24 @@ impl Worker {
         progressed
     }
 
-    /// Keeps a message for which there is no room.
-    fn keep(&mut self, reading: &mut Reading, message: &BorrowedMessage<'_>) {
-        self.out_of_room = true;
-        reading.state = State::Pending(message.detach());
+    /// Takes a message that was polled. If it must be kept, `detach` copies it.
+    fn take_polled<M: Message>(
+        &mut self,
+        reading: &mut Reading,
+        message: M,
+        detach: impl Fn(&M) -> OwnedMessage,
+    ) {
+        if matches!(reading.state, State::PendingLetter(_)) {
+            return self.take_ahead(reading, &message, || detach(&message));
+        }
+        match self.take(reading, &message) {
+            Taken::Yes => {}
+            Taken::NoRoom => {
+                self.out_of_room = true;
+                reading.state = State::Pending(detach(&message));
+            }
+            Taken::NoRoomForLetter => self.keep_for_letter(reading, || detach(&message)),
+        }
     }
 
     /// Keeps a message that waits for room for its letter, if the worker keeps no other one; otherwise it is read again.
@@ -374,7 +383,7 @@ impl Worker {
     }
 
     /// Puts the rows of a message into the partition's block.
-    fn take(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message) -> Taken {
+    fn take(&mut self, reading: &mut Reading, message: &impl Message) -> Taken {
         let payload = Payload::of(message, &self.parts.expiry);
         loop {
             if self.seal_closing(reading).is_err() {
@@ -422,7 +431,7 @@ impl Worker {
     }
 
     /// Adds a message to the open range, which may end with it.
-    fn took(&mut self, reading: &mut Reading, message: &impl sluice_kafka::Message) {
+    fn took(&mut self, reading: &mut Reading, message: &impl Message) {
         reading.rejected_in_a_row = 0;
         reading.closing = reading.cutter.take(message.offset(), message.payload());
         self.seal_taken(reading);

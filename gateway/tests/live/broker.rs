@@ -181,7 +181,7 @@ impl Topic {
     }
 
     pub fn kafka(&self) -> Kafka {
-        parse::from_yaml(&self.config()).unwrap().source.kafka
+        parse::from_yaml(&self.config()).unwrap().source.kafka.unwrap()
     }
 }
 

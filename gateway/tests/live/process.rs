@@ -334,7 +334,7 @@ async fn what_a_larger_batch_limit_lets_be_read_is_inserted_though_a_batch_behin
     }
     for (batch_mib, memory_mib, inserted) in [(1, 192, 1), (2, 256, 3), (4, 320, 5)] {
         let mut gateway = scene.start("gateway-0", |config| {
-            config.source.kafka.record_batch_bytes_max = ByteSize::mib(batch_mib);
+            config.source.kafka.as_mut().unwrap().record_batch_bytes_max = ByteSize::mib(batch_mib);
             config.memory.limit = ByteSize::mib(memory_mib);
         });
         scene.wait_until_committed(|offsets| offsets == [Some(inserted)]).await;

@@ -44,11 +44,11 @@ pub struct SpanReader {
 impl SpanReader {
     /// Reads messages as a gateway of this config does, for a table with these columns.
     pub fn new(config: &GatewayConfig, columns: TableColumns) -> Self {
-        let kafka = &config.source.kafka;
+        let reading = config.reading();
         // Without an attribute, a row may be small enough.
         let carry = Carrying::of(&config.attributes).map(Carry::new);
         Self {
-            reader: Reader::new(kafka.format, kafka.record_batch_bytes_max),
+            reader: Reader::new(reading.format, reading.message_bytes_max),
             scratch: Scratch::new(columns).carrying(carry),
             pool: Pool::new(POOL_BYTES, 1, 1),
             block: OpenBlock::new(RowFrames::new(), RowAccount::default().open(), Instant::now()),

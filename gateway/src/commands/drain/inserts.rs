@@ -22,7 +22,7 @@ use crate::{
     volume::{only_copy::Tables, ready_block::Ready, spool::Spool},
 };
 use sluice_clickhouse::{column::TableColumns, row_ends::RowShape};
-use sluice_gateway_config::{GatewayConfig, budget::BLOCK_BYTES_MAX};
+use sluice_gateway_config::{GatewayConfig, Kafka, budget::BLOCK_BYTES_MAX};
 use sluice_kafka::dead_letter::{DeadLetters, StartError};
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub struct Inserts {
 impl Inserts {
     /// Prepares the inserts. Sends nothing, but asks the servers about the guarantee.
     pub async fn new(
-        config: &GatewayConfig,
+        (config, kafka): (&GatewayConfig, &Kafka),
         shards: Vec<Sink>,
         columns: &TableColumns,
         metrics: &Arc<Metrics>,
@@ -62,7 +62,6 @@ impl Inserts {
         let clock = Clock::start();
         watch.look(clock.now()).await;
         tokio::spawn(watch.run(move || clock.now()));
-        let kafka = &config.source.kafka;
         let letters = &config.delivery.dead_letter;
         let carrying = Carrying::of(&config.attributes);
         let client_id = identity(config).client_id;
@@ -91,7 +90,8 @@ impl Inserts {
                     on_missing: letters.on_missing,
                     originals: originals.clone(),
                     carrying: carrying.clone(),
-                    kafka: kafka.clone(),
+                    reading: config.reading(),
+                    kafka: Some(kafka.clone()),
                     // Blocks from a volume are sent as rows.
                     native: None,
                     shape: shape.clone(),

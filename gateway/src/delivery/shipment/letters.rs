@@ -212,7 +212,7 @@ impl Shipment {
         let (row, text) = (origin.place.span, refused.refusal.text.as_str());
         let letter = match &origin.message {
             Some(message) => {
-                let letter = Letter::of_message(message, delivery.kafka.format, ROW_REFUSED, text);
+                let letter = Letter::of_message(message, delivery.reading.format, ROW_REFUSED, text);
                 match span {
                     Some(span) => letter.with_span(row, span),
                     // The first read of the message found this span. If it is missing now, another message has this offset. The whole of it
@@ -241,8 +241,8 @@ impl Shipment {
     /// One span of a message, as its own message, with the attributes that rules leave it; `None` if the message has no such span.
     fn span_of(&self, message: &OwnedMessage, span: u64) -> Option<Vec<u8>> {
         let delivery = &self.shard.delivery;
-        let kafka = &delivery.kafka;
-        let mut reader = Reader::new(kafka.format, kafka.record_batch_bytes_max);
+        let reading = &delivery.reading;
+        let mut reader = Reader::new(reading.format, reading.message_bytes_max);
         let wire = reader.wire(message.payload().unwrap_or_default()).ok()?;
         let span = sluice_otlp::extract(wire, span).ok()??;
         match delivery.carrying.as_ref().filter(|carrying| carrying.changes_letters()) {

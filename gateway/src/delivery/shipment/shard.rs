@@ -72,7 +72,7 @@ impl Shard {
         Self {
             permits: Arc::new(Semaphore::new(delivery.concurrency.max(1) as usize)),
             client: delivery.targets.client(),
-            query_ids: QueryIds::of(&delivery.kafka.consumer_group, delivery.sink.names(), place),
+            query_ids: QueryIds::of(&delivery.reading.group, delivery.sink.names(), place),
             delivery,
             place,
             endpoints: Mutex::new(endpoints),

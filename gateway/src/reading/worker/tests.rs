@@ -24,7 +24,7 @@ fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
         wake,
         waker,
         // It contacts no broker before the first letter.
-        dead_letters: DeadLetters::start(&config.source.kafka, None, "worker").unwrap(),
+        dead_letters: DeadLetters::start(config.source.kafka.as_ref().unwrap(), None, "worker").unwrap(),
         shortage: Shortage::default(),
         blocks: mpsc::channel(1).0,
         reports,

@@ -74,13 +74,14 @@ impl Bench {
         mock.create_topic("spans", 2, 1).unwrap();
         mock.create_topic("spans.dead-letter", 2, 1).unwrap();
         let config = config(&mock.bootstrap_servers());
-        let letters = DeadLetters::start(&config.config().source.kafka, None, "letters").unwrap();
+        let letters =
+            DeadLetters::start(config.config().source.kafka.as_ref().unwrap(), None, "letters").unwrap();
         let (reports, reports_in) = bounded(64);
         let (blocks, blocks_in) = mpsc::channel(8);
         let (waker, wake) = bounded(1);
         let account = RowAccount::default();
         let metrics = Arc::new(Metrics::new(config.budget()));
-        let kafka = &config.config().source.kafka;
+        let kafka = config.config().source.kafka.as_ref().unwrap();
         let worker = Worker::new(WorkerDeps {
             ownership: bounded(1).1,
             wake,

@@ -1,10 +1,10 @@
-//! The end of an edge, in order.
+//! The end of a process that has clients, in order.
 //!
 //! | step | takes at most |
 //! | --- | --- |
 //! | `/readyz` is 503; connections and requests are still taken | [`ENDPOINTS_WAIT`] |
 //! | the sockets close, answers say that the connections take no more requests, the requests under way are answered | `shutdown.deadline` |
-//! | the producer has nothing left | [`FLUSH_WAIT`], and what is left of `shutdown.deadline` |
+//! | the edge's producer has nothing left | [`FLUSH_WAIT`], and what is left of `shutdown.deadline` |
 //!
 //! Until the cluster has learnt that a pod ends, it sends new connections to the pod: without the first step, they would be refused.
 
@@ -42,26 +42,33 @@ pub struct Serving {
     pub under_way: JoinHandle<Result<(), Unanswered>>,
 }
 
-/// Ends the edge. `deadline` is that of the config, and `flushed` is ready once the producer has nothing left.
+/// How a process says that it ends.
+#[derive(Debug)]
+pub struct Ending {
+    /// Which process.
+    pub who: &'static str,
+    /// What becomes of requests without an answer.
+    pub unanswered: &'static str,
+}
+
+/// Ends the server. `deadline` is that of the config, and `flushed` is ready once what is behind the server has nothing left.
 ///
 /// # Errors
 /// If requests have no answer at the deadline.
 pub async fn end(
+    ending: &Ending,
     is_ending: &AtomicBool,
-    server: Serving,
-    deadline: Duration,
+    (server, deadline): (Serving, Duration),
     flushed: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let Serving { stop, under_way } = server;
     is_ending.store(true, Ordering::Relaxed);
-    tracing::info!("stopping: the edge is not ready, and takes requests for {ENDPOINTS_WAIT} more");
+    tracing::info!("stopping: {} is not ready, and takes requests for {ENDPOINTS_WAIT} more", ending.who);
     sleep(ENDPOINTS_WAIT.to_std()).await;
     tracing::info!("answering the requests under way");
     drop(stop);
     let deadline = Instant::now() + deadline + FLUSH_WAIT;
-    under_way.await.context("the OTLP server")?.context(
-        "shutdown.deadline is over; clients send those requests again, and spans that Kafka has are there twice",
-    )?;
+    under_way.await.context("the OTLP server")?.context(ending.unanswered)?;
     // Messages of clients that have gone.
     if timeout_at(deadline, flushed).await.is_err() {
         tracing::warn!("messages of clients that have gone are not acknowledged at the end");
@@ -75,6 +82,7 @@ mod tests {
     use std::{future::pending, sync::Arc};
     use tokio::sync::mpsc;
 
+    const SOME: Ending = Ending { who: "it", unanswered: "shutdown.deadline is over" };
     const DEADLINE: Duration = Duration::from_secs(50);
 
     /// What happens, and when, counted from the signal.
@@ -122,7 +130,7 @@ mod tests {
         let (scene, heard) = Scene::new();
         let server = scene.server(Duration::from_secs(20), Ok(()));
         let flushed = scene.flushed(Duration::from_secs(3));
-        end(&scene.is_ending, server, DEADLINE, flushed).await.unwrap();
+        end(&SOME, &scene.is_ending, (server, DEADLINE), flushed).await.unwrap();
         let seconds = |number| ENDPOINTS_WAIT.to_std() + Duration::from_secs(number);
         let whole: Vec<_> = all(heard).into_iter().map(|(what, at)| (what, at.as_secs())).collect();
         let expected = [
@@ -137,7 +145,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_ends_within_the_grace_period_if_the_producer_is_never_done() {
         let (scene, _heard) = Scene::new();
-        end(&scene.is_ending, scene.server(DEADLINE, Ok(())), DEADLINE, pending()).await.unwrap();
+        end(&SOME, &scene.is_ending, (scene.server(DEADLINE, Ok(())), DEADLINE), pending()).await.unwrap();
         let longest = ENDPOINTS_WAIT.to_std() + DEADLINE + FLUSH_WAIT;
         assert_eq!(scene.begun.elapsed().as_secs(), longest.as_secs());
         // The operator leaves 10 s for it.
@@ -148,7 +156,9 @@ mod tests {
     async fn requests_without_an_answer_are_an_error() {
         let (scene, heard) = Scene::new();
         let server = scene.server(DEADLINE, Err(Unanswered { requests: 3, connections: 2 }));
-        let error = end(&scene.is_ending, server, DEADLINE, scene.flushed(Duration::ZERO)).await.unwrap_err();
+        let error = end(&SOME, &scene.is_ending, (server, DEADLINE), scene.flushed(Duration::ZERO))
+            .await
+            .unwrap_err();
         let text = format!("{error:#}");
         assert!(text.contains("shutdown.deadline is over") && text.contains("3 requests"), "{text}");
         assert_eq!(all(heard).len(), 2, "nothing waits for the producer");

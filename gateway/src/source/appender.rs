@@ -1,0 +1,291 @@
+//! The thread that owns the logs: appends requests, syncs once for all that wait, answers, and removes what is committed.
+//!
+//! ```text
+//!  wait for a request -> take all others that wait -> records -> the log with the fewest bytes -> one sync a log -> answer, wake workers
+//! ```
+//!
+//! A record has what came together, up to [`RECORD_BYTES`]. Small loads so make one record and one sync a turn, and only one log has it; a large
+//! turn is spread over the logs.
+//!
+//! Limits: [`APPENDS_MAX`] requests wait, whose memory the permits bound; [`TURN_BYTES_MAX`] a turn; all logs together have at most
+//! `log_bytes_max` on the volume.
+
+use crate::{
+    ground::metrics::Metrics,
+    source::{
+        gate::Entered,
+        keeper::{Keeper, OnFatal},
+        numbers::SourceNumbers,
+    },
+};
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use sluice_otlp_server::BytePermit;
+use sluice_spool::{
+    Directory, Fatal,
+    log::{Log, LogError, RECORD_MESSAGES_MAX},
+};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use tokio::sync::oneshot;
+
+/// Requests that wait for the thread. Chosen: more than the server has under way.
+const APPENDS_MAX: usize = 1_024;
+
+/// Bytes of a record, unless a single request is larger. Chosen: a worker reads its table of messages at once, and a damaged header loses a record.
+const RECORD_BYTES: usize = 1 << 20;
+
+/// Bytes of requests that share a sync. Chosen: a disk writes them in some tenths of a second, so that the first of them is not late.
+const TURN_BYTES_MAX: usize = 32 << 20;
+
+/// How often committed segments are removed, if no request comes. Chosen: a volume that was full takes requests soon after ClickHouse does.
+const REMOVE_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A request on its way into a log.
+#[derive(Debug)]
+pub struct Append {
+    /// The request as protobuf.
+    pub message: Bytes,
+    pub spans: u64,
+    /// Its memory, held until the answer.
+    pub permit: BytePermit,
+    pub entered: Entered,
+    /// When its body was complete.
+    pub begun: Instant,
+    pub answer: oneshot::Sender<Result<(), Unstored>>,
+}
+
+/// Why a request is not in a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unstored {
+    /// It cannot be read.
+    Malformed(String),
+    /// It is too large.
+    TooLarge(String),
+    /// It can be sent again.
+    Full(String),
+    /// No thread is free, or the process ends.
+    Busy(&'static str),
+}
+
+/// What the thread works with.
+pub struct Appender {
+    pub logs: Vec<Log<Directory>>,
+    /// The first so many logs get requests.
+    pub accepting: usize,
+    pub keeper: Arc<Keeper>,
+    pub metrics: Arc<Metrics>,
+    pub numbers: Arc<SourceNumbers>,
+    /// The volume's path, and its size in bytes.
+    pub volume: (String, u64),
+    pub on_fatal: OnFatal,
+}
+
+impl Appender {
+    /// Starts the thread. It ends once all senders are dropped.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn start(self) -> std::io::Result<(Sender<Append>, thread::JoinHandle<()>)> {
+        let (appends, appends_in) = bounded(APPENDS_MAX);
+        let thread = thread::Builder::new().name("log".to_owned()).spawn(move || self.run(&appends_in))?;
+        Ok((appends, thread))
+    }
+
+    fn run(mut self, appends: &Receiver<Append>) {
+        let mut removed = Instant::now();
+        loop {
+            let first = appends.recv_timeout(REMOVE_INTERVAL);
+            let turn = match first {
+                Ok(first) => self.turn(take_turn(first, appends)),
+                Err(RecvTimeoutError::Timeout) => Ok(()),
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            let kept = turn.and_then(|()| {
+                if removed.elapsed() < REMOVE_INTERVAL {
+                    return Ok(());
+                }
+                removed = Instant::now();
+                self.remove_committed()
+            });
+            self.count();
+            if let Err(fatal) = kept {
+                // Requests that wait get no success: their senders are dropped.
+                return (self.on_fatal)(fatal);
+            }
+        }
+        self.close();
+    }
+
+    /// Appends the requests of a turn, syncs, and answers.
+    fn turn(&mut self, turn: Vec<Append>) -> Result<(), Fatal> {
+        let mut stored = Vec::with_capacity(turn.len());
+        let mut dirty = vec![false; self.logs.len()];
+        for record in records(turn) {
+            match self.append(&record) {
+                Ok(place) => {
+                    dirty[place] = true;
+                    stored.extend(record);
+                }
+                Err(LogError::Fatal(fatal)) => return Err(fatal),
+                Err(unstored) => {
+                    let why = self.why_full(&unstored);
+                    for append in record {
+                        answer(append, Err(Unstored::Full(why.clone())));
+                    }
+                }
+            }
+        }
+        let begun = Instant::now();
+        for (log, is_dirty) in self.logs.iter_mut().zip(&dirty) {
+            if *is_dirty {
+                log.sync()?;
+            }
+        }
+        if !stored.is_empty() {
+            self.metrics.requests.sync_seconds.observe(begun.elapsed().as_secs_f64());
+        }
+        for append in stored {
+            self.count_stored(&append);
+            answer(append, Ok(()));
+        }
+        dirty
+            .iter()
+            .enumerate()
+            .filter(|(_, is_dirty)| **is_dirty)
+            .for_each(|(place, _)| self.keeper.wake(place));
+        Ok(())
+    }
+
+    /// Appends a record to the log with the fewest bytes. If there is no room, what is committed is removed first. Returns the log's place.
+    fn append(&mut self, record: &[Append]) -> Result<usize, LogError> {
+        let messages: Vec<&[u8]> = record.iter().map(|append| &append.message[..]).collect();
+        let emptiest = self.logs[..self.accepting].iter().enumerate().min_by_key(|(_, log)| log.file_bytes());
+        let (place, _) = emptiest.expect("the config says at least one log");
+        let room = self.room();
+        match self.logs[place].append(&messages, now_ms(), room) {
+            Err(LogError::Full(_)) if self.has_committed() => {
+                for (place, log) in self.logs.iter_mut().enumerate() {
+                    log.compact(self.keeper.committed(place))?;
+                    log.sync()?;
+                }
+                let room = self.room();
+                self.logs[place].append(&messages, now_ms(), room)?;
+            }
+            appended => {
+                appended?;
+            }
+        }
+        Ok(place)
+    }
+
+    /// Bytes that the logs may still take together.
+    fn room(&self) -> u64 {
+        let used: u64 = self.logs.iter().map(Log::file_bytes).sum();
+        self.numbers.log_bytes_max.load(Ordering::Relaxed).saturating_sub(used)
+    }
+
+    /// Whether something may be removed: a full volume is not compacted for each request.
+    fn has_committed(&self) -> bool {
+        self.logs.iter().enumerate().any(|(place, log)| log.start() < self.keeper.committed(place))
+    }
+
+    fn remove_committed(&mut self) -> Result<(), Fatal> {
+        for (place, log) in self.logs.iter_mut().enumerate() {
+            log.remove_below(self.keeper.committed(place))?;
+            log.sync()?;
+        }
+        Ok(())
+    }
+
+    /// The answer to a request for which there is no room.
+    fn why_full(&self, unstored: &LogError) -> String {
+        let used: u64 = self.logs.iter().map(Log::file_bytes).sum();
+        let most = self.numbers.log_bytes_max.load(Ordering::Relaxed);
+        let (path, volume_bytes) = &self.volume;
+        format!(
+            "the queue volume {path} has no room ({unstored}): requests that ClickHouse does not have yet take {used} of {most} bytes, and the \
+             volume has {volume_bytes}; send it again, and increase the volume if ClickHouse is slow for longer"
+        )
+    }
+
+    fn count_stored(&self, append: &Append) {
+        let metrics = &self.metrics.requests;
+        metrics.stored.inc();
+        metrics.spans.inc_by(append.spans);
+        metrics.bytes.inc_by(append.message.len() as u64);
+        metrics.store_seconds.observe(append.begun.elapsed().as_secs_f64());
+    }
+
+    fn count(&self) {
+        let used: u64 = self.logs.iter().map(Log::file_bytes).sum();
+        self.numbers.log_bytes.store(used, Ordering::Relaxed);
+    }
+
+    /// Closes the logs: those that are empty leave no segment.
+    fn close(self) {
+        for (place, log) in self.logs.into_iter().enumerate() {
+            if let Err(fatal) = log.close(self.keeper.committed(place)) {
+                // What was answered is synced. The next start does the rest again.
+                tracing::warn!(error = %fatal, "a log on the queue volume was not closed in order");
+            }
+        }
+    }
+}
+
+/// The first request, and those that wait behind it.
+fn take_turn(first: Append, appends: &Receiver<Append>) -> Vec<Append> {
+    let mut bytes = first.message.len();
+    let mut turn = vec![first];
+    while bytes < TURN_BYTES_MAX
+        && turn.len() < RECORD_MESSAGES_MAX
+        && let Ok(next) = appends.try_recv()
+    {
+        bytes = bytes.saturating_add(next.message.len());
+        turn.push(next);
+    }
+    turn
+}
+
+/// The requests of a turn in records.
+fn records(turn: Vec<Append>) -> Vec<Vec<Append>> {
+    let mut records: Vec<Vec<Append>> = Vec::new();
+    let mut bytes = 0_usize;
+    for append in turn {
+        let more = append.message.len();
+        match records.last_mut() {
+            Some(record) if bytes.saturating_add(more) <= RECORD_BYTES => {
+                bytes = bytes.saturating_add(more);
+                record.push(append);
+            }
+            _ => {
+                bytes = more;
+                records.push(vec![append]);
+            }
+        }
+    }
+    records
+}
+
+/// Answers a request, and gives its memory back.
+fn answer(append: Append, result: Result<(), Unstored>) {
+    let Append { message, permit, entered, answer, .. } = append;
+    drop((message, permit));
+    if answer.send(result).is_err() {
+        // The client has gone, or was told to come again.
+    }
+    drop(entered);
+}
+
+/// Now, in ms since 1970.
+pub(super) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+#[path = "appender_tests.rs"]
+mod tests;

@@ -1,0 +1,180 @@
+//! What the poll thread, the commit thread and workers see of the logs.
+//!
+//! Any thread. The committed offset of a log is written by the commit thread alone; the appender reads it, and removes segments below it.
+
+use crate::source::{
+    gate::Gate,
+    messages::{Messages, owned},
+    opening::OpenedLog,
+};
+use sluice_kafka::{Beginning, ConsumerStats, LogKeeper, LogMessages, LogState, OwnedMessage};
+use sluice_ranges::{Commit, Log, PartitionId};
+use sluice_spool::{
+    Directory, Fatal,
+    log::{Committed, LogView, Offsets, Read},
+};
+use std::{
+    fs::File,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+/// Ends the process, because the volume has failed.
+pub type OnFatal = Arc<dyn Fn(Fatal) + Send + Sync>;
+
+/// Stands for "nothing is committed".
+const NOT_COMMITTED: i64 = -1;
+
+/// A log.
+struct KeptLog {
+    id: PartitionId,
+    view: LogView<Directory>,
+    offsets: Mutex<Offsets<File>>,
+    /// The offset that was stored last.
+    committed: AtomicI64,
+    /// Wakes the workers.
+    wake: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
+}
+
+/// The logs of this process.
+pub struct Keeper {
+    volume_id: [u8; 16],
+    cluster: Arc<str>,
+    logs: Vec<KeptLog>,
+    gate: Gate,
+    stats: OnceLock<Arc<ConsumerStats>>,
+    on_fatal: OnFatal,
+}
+
+impl Keeper {
+    /// Keeps these logs.
+    pub fn new(volume_id: [u8; 16], logs: Vec<OpenedLog>, gate: Gate, on_fatal: OnFatal) -> Self {
+        let kept = |log: OpenedLog| KeptLog {
+            committed: AtomicI64::new(
+                log.offsets.committed().map_or(NOT_COMMITTED, |committed| committed.offset),
+            ),
+            id: log.id,
+            view: log.view,
+            offsets: Mutex::new(log.offsets),
+            wake: Mutex::default(),
+        };
+        Self {
+            volume_id,
+            cluster: format!("{:032x}", u128::from_be_bytes(volume_id)).into(),
+            logs: logs.into_iter().map(kept).collect(),
+            gate,
+            stats: OnceLock::new(),
+            on_fatal,
+        }
+    }
+
+    /// Sets where lost messages are counted. Must be called before the logs are read.
+    pub fn counts_in(&self, stats: Arc<ConsumerStats>) {
+        self.stats.get_or_init(|| stats);
+    }
+
+    /// The committed offset of a log, by its place; 0 if nothing was committed.
+    pub fn committed(&self, place: usize) -> i64 {
+        self.logs.get(place).map_or(0, |log| log.committed.load(Ordering::Acquire).max(0))
+    }
+
+    /// Tells workers that a log has more messages.
+    pub fn wake(&self, place: usize) {
+        let Some(log) = self.logs.get(place) else { return };
+        let wake = log.wake.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(wake) = &*wake {
+            wake();
+        }
+    }
+
+    /// Reads one message again; `None` if the log no longer has it.
+    pub fn message(&self, id: &PartitionId, offset: i64) -> Result<Option<OwnedMessage>, Fatal> {
+        let Some(log) = self.log(id) else { return Ok(None) };
+        Ok(match log.view.read_from(offset).read()? {
+            Read::Message(message) if message.offset == offset => Some(owned(id, message)),
+            _ => None,
+        })
+    }
+
+    /// Messages that are not committed.
+    pub fn messages_left(&self) -> u64 {
+        let left = |log: &KeptLog| {
+            let committed = log.committed.load(Ordering::Acquire);
+            let from = if committed == NOT_COMMITTED { log.view.start() } else { committed };
+            u64::try_from(log.view.end().saturating_sub(from)).unwrap_or(0)
+        };
+        self.logs.iter().map(left).sum()
+    }
+
+    fn log(&self, id: &PartitionId) -> Option<&KeptLog> {
+        self.logs.iter().find(|log| log.id == *id)
+    }
+
+    fn stats(&self) -> Arc<ConsumerStats> {
+        self.stats.get().cloned().unwrap_or_default()
+    }
+}
+
+impl LogKeeper for Keeper {
+    fn logs(&self) -> Vec<LogState> {
+        let state = |log: &KeptLog| {
+            let committed = log.committed.load(Ordering::Acquire);
+            LogState {
+                id: log.id.clone(),
+                // Read before the end: what is appended meanwhile counts as there.
+                start: log.view.start(),
+                end: log.view.end(),
+                committed: (committed != NOT_COMMITTED).then_some(committed),
+            }
+        };
+        self.logs.iter().map(state).collect()
+    }
+
+    fn beginning(&self, id: &PartitionId) -> Beginning {
+        let log = self.log(id);
+        let commit = log.and_then(|log| {
+            let offsets = log.offsets.lock().unwrap_or_else(PoisonError::into_inner);
+            offsets.committed().map(|committed| (committed.offset, committed.metadata.clone()))
+        });
+        let (start, end) = log.map_or((0, 0), |log| (log.view.start(), log.view.end()));
+        // Segments above the committed offset are there, whatever the oldest one holds.
+        let start = commit.as_ref().map_or(start, |(offset, _)| start.min(*offset));
+        let (cluster, topic_id) = (self.cluster.clone(), Some(self.volume_id));
+        Beginning { commit, log: Log { start, end }, cluster, topic_id, is_new: false }
+    }
+
+    fn commit(&self, id: &PartitionId, commit: &Commit) -> bool {
+        let Some(log) = self.log(id) else { return false };
+        let committed =
+            Committed { offset: commit.offset, metadata: commit.metadata.clone(), end: log.view.end() };
+        let stored = log.offsets.lock().unwrap_or_else(PoisonError::into_inner).store(committed);
+        match stored {
+            Ok(()) => {
+                log.committed.store(commit.offset, Ordering::Release);
+                true
+            }
+            Err(fatal) => {
+                (self.on_fatal)(fatal);
+                false
+            }
+        }
+    }
+
+    fn messages(
+        &self,
+        id: &PartitionId,
+        position: i64,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> Box<dyn LogMessages> {
+        let log = self.log(id).expect("only logs of this keeper are read");
+        *log.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake);
+        let cursor = log.view.read_from(position);
+        Box::new(Messages::new(id.clone(), cursor, self.stats(), self.on_fatal.clone()))
+    }
+
+    fn may_append(&self) -> bool {
+        self.gate.may_append()
+    }
+}

@@ -1,0 +1,61 @@
+//! Dead letters on the queue volume: a log of their own, which is bounded and never emptied by the gateway.
+//!
+//! Owner: the thread of letters. A letter is durable before it counts as delivered.
+
+use crate::source::{appender::now_ms, keeper::OnFatal, numbers::SourceNumbers};
+use sluice_gateway_config::ByteSize;
+use sluice_kafka::dead_letter::{LetterStore, NoRoom};
+use sluice_spool::{
+    Directory,
+    log::{Log, LogError},
+};
+use std::sync::{Arc, atomic::Ordering};
+
+/// The log of letters.
+pub struct LetterLog {
+    log: Log<Directory>,
+    bytes_max: u64,
+    /// The volume's path.
+    volume: String,
+    numbers: Arc<SourceNumbers>,
+    on_fatal: OnFatal,
+}
+
+impl LetterLog {
+    /// Letters up to this many bytes.
+    pub fn new(
+        log: Log<Directory>,
+        bytes_max: ByteSize,
+        volume: &str,
+        (numbers, on_fatal): (Arc<SourceNumbers>, OnFatal),
+    ) -> Self {
+        numbers.letter_bytes.store(log.file_bytes(), Ordering::Relaxed);
+        Self { log, bytes_max: bytes_max.get(), volume: volume.to_owned(), numbers, on_fatal }
+    }
+}
+
+impl LetterStore for LetterLog {
+    fn append(&mut self, letter: Vec<u8>) -> Result<i64, NoRoom> {
+        let room = self.bytes_max.saturating_sub(self.log.file_bytes());
+        let appended = self.log.append(&[&letter], now_ms(), room);
+        let stored = appended.and_then(|appended| {
+            self.log.sync()?;
+            Ok(appended.first)
+        });
+        self.numbers.letter_bytes.store(self.log.file_bytes(), Ordering::Relaxed);
+        stored.map_err(|error| match error {
+            LogError::Fatal(fatal) => {
+                (self.on_fatal)(fatal);
+                NoRoom::Ended
+            }
+            full => NoRoom::Full {
+                volume: self.volume.clone(),
+                why: format!(
+                    "{full}; letters have {} bytes of {} (source.otlp.deadLetterBytesMax)",
+                    self.log.file_bytes(),
+                    self.bytes_max
+                ),
+            },
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! A log as a queue of messages: what a worker polls.
+//!
+//! Owner: the worker that has the log. It reads files, a message at a time; the appender's thread is not involved. What cannot be read is counted
+//! and logged, and passed: the file stays on the volume.
+
+use crate::source::keeper::OnFatal;
+use sluice_kafka::{ConsumerStats, KafkaError, LogMessages, OwnedMessage, Timestamp};
+use sluice_ranges::PartitionId;
+use sluice_spool::{
+    Files,
+    log::{Cursor, LostMessages, Message, Read},
+};
+use std::sync::{Arc, atomic::Ordering};
+
+/// The messages of a log from an offset on.
+pub struct Messages<F: Files> {
+    id: PartitionId,
+    cursor: Cursor<F>,
+    stats: Arc<ConsumerStats>,
+    on_fatal: OnFatal,
+    /// Whether the end was told since the last message.
+    end_told: bool,
+    /// Whether the volume has failed. The process ends.
+    has_failed: bool,
+}
+
+impl<F: Files> Messages<F> {
+    pub fn new(id: PartitionId, cursor: Cursor<F>, stats: Arc<ConsumerStats>, on_fatal: OnFatal) -> Self {
+        Self { id, cursor, stats, on_fatal, end_told: false, has_failed: false }
+    }
+
+    fn count_lost(&self, lost: LostMessages) {
+        self.stats.messages_lost.fetch_add(lost.count(), Ordering::Relaxed);
+        let LostMessages { first, next, is_exact } = lost;
+        tracing::error!(
+            log = %self.id,
+            first,
+            next,
+            messages = lost.count(),
+            is_exact,
+            "messages on the queue volume cannot be read: their requests were answered with success, and their rows are lost; the damaged \
+             file stays on the volume. Rows next to them may be stored twice if they were in flight"
+        );
+    }
+}
+
+/// A message of a log, as Kafka's are.
+pub fn owned(id: &PartitionId, message: Message) -> OwnedMessage {
+    let timestamp = Timestamp::CreateTime(i64::try_from(message.appended_ms).unwrap_or(i64::MAX));
+    let topic = id.topic.to_string();
+    OwnedMessage::new(Some(message.payload), None, topic, timestamp, id.partition, message.offset, None)
+}
+
+impl<F: Files + Send + Sync> LogMessages for Messages<F>
+where
+    F::File: Send + Sync,
+{
+    fn poll(&mut self) -> Option<Result<OwnedMessage, KafkaError>> {
+        if self.has_failed {
+            return None;
+        }
+        loop {
+            match self.cursor.read() {
+                Ok(Read::Message(message)) => {
+                    self.end_told = false;
+                    return Some(Ok(owned(&self.id, message)));
+                }
+                Ok(Read::Lost(lost)) => self.count_lost(lost),
+                Ok(Read::End) => {
+                    let was_told = std::mem::replace(&mut self.end_told, true);
+                    return (!was_told).then_some(Err(KafkaError::PartitionEOF(self.id.partition)));
+                }
+                Err(fatal) => {
+                    self.has_failed = true;
+                    (self.on_fatal)(fatal);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn position(&self) -> i64 {
+        self.cursor.position()
+    }
+}

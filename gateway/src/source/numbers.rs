@@ -1,0 +1,40 @@
+//! Numbers of the logs, for metrics: the appender and the thread of letters write them, a scrape reads them.
+
+use sluice_otlp_server::{ByteBudget, Counters};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64},
+};
+
+/// The numbers.
+#[derive(Debug)]
+pub struct SourceNumbers {
+    /// Bytes of the logs' files, and the most that they may have.
+    pub log_bytes: AtomicU64,
+    pub log_bytes_max: AtomicU64,
+    /// Bytes of the files of dead letters.
+    pub letter_bytes: AtomicU64,
+    /// Whether damage was found on the volume.
+    pub is_damaged: AtomicBool,
+    /// Whether the process ends.
+    pub is_ending: AtomicBool,
+    /// Memory of requests.
+    pub permits: ByteBudget,
+    /// What the server has counted.
+    pub counters: Arc<Counters>,
+}
+
+impl SourceNumbers {
+    /// For requests with this much memory.
+    pub fn new(permits: ByteBudget) -> Self {
+        Self {
+            log_bytes: AtomicU64::new(0),
+            log_bytes_max: AtomicU64::new(0),
+            letter_bytes: AtomicU64::new(0),
+            is_damaged: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
+            permits,
+            counters: Arc::default(),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Opens the volume's logs, and says what was found.
+//!
+//! Owner: the main thread, once, after the volume was claimed.
+//!
+//! Each log has a folder `log-NN`; dead letters have `dead-letters`. There are as many logs as the config says, and those that an earlier config
+//! has left: the folders are the record of their number. Those beyond the config are read, and get no more requests.
+
+use anyhow::Context as _;
+use sluice_gateway_config::{GatewayConfig, OtlpSource};
+use sluice_ranges::PartitionId;
+use sluice_spool::{
+    Directory, Identity,
+    log::{Log, LogFound, LogOptions, LogView, Offsets, volume_id},
+};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    hash::{BuildHasher as _, RandomState},
+    path::Path,
+};
+
+/// Stands for the topic in partitions, rows and tokens.
+pub const TOPIC: &str = "otlp";
+
+/// The folder of dead letters, and what stands for their topic.
+const LETTERS: &str = "dead-letters";
+
+/// The number of the log of dead letters. Chosen: no log of requests has it.
+const LETTERS_NUMBER: u32 = 1_000_000;
+
+/// A log as it was opened, without its writer.
+pub struct OpenedLog {
+    pub id: PartitionId,
+    pub view: LogView<Directory>,
+    pub offsets: Offsets<File>,
+}
+
+/// A volume with its logs.
+pub struct OpenedVolume {
+    pub volume_id: [u8; 16],
+    /// The logs, and their writers in the same order.
+    pub logs: Vec<OpenedLog>,
+    pub writers: Vec<Log<Directory>>,
+    /// The first so many logs get requests.
+    pub accepting: usize,
+    /// Maximum bytes of all logs together.
+    pub log_bytes_max: u64,
+    pub letters: Log<Directory>,
+    pub is_damaged: bool,
+}
+
+/// Opens the volume of a config, which has this many bytes.
+///
+/// # Errors
+/// If a folder or file cannot be used.
+pub fn open(config: &GatewayConfig, otlp: &OtlpSource, volume_bytes: u64) -> anyhow::Result<OpenedVolume> {
+    let path = Path::new(&config.queue.path);
+    let root = directory(path)?;
+    let volume_id = volume_id(&root, random_id)?;
+    let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name).number();
+    let letter_bytes = otlp.dead_letter_bytes_max.get();
+    let log_bytes_max = config.queue.bytes_max(volume_bytes).saturating_sub(letter_bytes);
+    let wanted = config.logs();
+    let numbers: BTreeSet<u32> = (0..wanted).chain(numbers(path)?).collect();
+    let (mut logs, mut writers, mut is_damaged) = (Vec::new(), Vec::new(), false);
+    let share = log_bytes_max / u64::from(wanted.max(1));
+    for number in numbers {
+        let options = LogOptions::new(identity, number, TOPIC, share);
+        let (writer, offsets, found) = open_log(path, &folder(number), options)?;
+        is_damaged |= say(number, &found);
+        let id = PartitionId { topic: TOPIC.into(), partition: i32::try_from(number).unwrap_or(i32::MAX) };
+        logs.push(OpenedLog { id, view: writer.view(), offsets });
+        writers.push(writer);
+    }
+    let options = LogOptions::new(identity, LETTERS_NUMBER, LETTERS, letter_bytes);
+    let (letters, _, found) = open_log(path, LETTERS, options)?;
+    is_damaged |= say(LETTERS_NUMBER, &found);
+    let accepting = wanted as usize;
+    Ok(OpenedVolume { volume_id, logs, writers, accepting, log_bytes_max, letters, is_damaged })
+}
+
+fn directory(path: &Path) -> anyhow::Result<Directory> {
+    Directory::open(path).with_context(|| format!("cannot open {}", path.display()))
+}
+
+fn open_log(
+    root: &Path,
+    folder: &str,
+    options: LogOptions,
+) -> anyhow::Result<(Log<Directory>, Offsets<File>, LogFound)> {
+    let path = root.join(folder);
+    if let Err(error) = fs::create_dir(&path)
+        && error.kind() != std::io::ErrorKind::AlreadyExists
+    {
+        return Err(error).with_context(|| format!("cannot create {}", path.display()));
+    }
+    // Before anything in it is relied on.
+    let synced = File::open(root).and_then(|root| root.sync_all());
+    synced.with_context(|| format!("cannot sync {}", root.display()))?;
+    Log::open(directory(&path)?, options).with_context(|| format!("cannot open {}", path.display()))
+}
+
+fn folder(number: u32) -> String {
+    format!("log-{number:02}")
+}
+
+/// The numbers of the logs that are on the volume.
+fn numbers(root: &Path) -> anyhow::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    let cannot = || format!("cannot list {}", root.display());
+    for entry in fs::read_dir(root).with_context(cannot)? {
+        let name = entry.with_context(cannot)?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("log-")?.parse().ok());
+        // Only the canonical spelling is one of ours.
+        found.extend(number.filter(|number| name == *folder(*number)));
+    }
+    Ok(found)
+}
+
+/// A number that no other volume has.
+fn random_id() -> [u8; 16] {
+    let [a, b] = [0_u8, 1].map(|half| RandomState::new().hash_one((half, std::process::id())));
+    ((u128::from(a) << 64) | u128::from(b)).to_be_bytes()
+}
+
+/// Logs what was found. Returns whether it is damage.
+fn say(log: u32, found: &LogFound) -> bool {
+    for cut in &found.recovered.cut {
+        let messages: u64 = cut.blocks.iter().map(|block| block.rows).sum();
+        let (bytes, headless) = (cut.bytes, cut.headless);
+        tracing::warn!(
+            log,
+            messages,
+            bytes,
+            headless,
+            "the last records of a log on the queue volume are not complete, and are cut off: their requests had no answer"
+        );
+    }
+    for aside in &found.recovered.set_aside {
+        let (file, reason) = (&aside.file, &aside.reason);
+        tracing::error!(
+            log,
+            file,
+            reason,
+            "a file of a log on the queue volume is damaged: it is kept under this name, and read as far as it can be"
+        );
+    }
+    for lost in &found.lost {
+        let (first, next, messages) = (lost.first, lost.next, lost.count());
+        tracing::error!(log, first, next, messages, "messages of a log cannot be read");
+    }
+    if found.is_offsets_damaged {
+        tracing::error!(
+            log,
+            "the committed offset of a log on the queue volume cannot be read: the log is read from its oldest message, and rows that were \
+             stored before may be stored twice"
+        );
+    }
+    !found.recovered.set_aside.is_empty() || !found.lost.is_empty() || found.is_offsets_damaged
+}
