@@ -113,7 +113,7 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
 
     // Requests are kept from now on, also while ClickHouse is away.
     let accepting = accepting::start(checked, &metrics, (&io, &status), events_out.clone())?;
-    let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events, &status) else {
+    let Some(TableFit { columns, .. }) = wait_for_table(&io, &shards, &events, &status)? else {
         tracing::info!("stopped while waiting for the table");
         return accepting.map_or(Ok(()), |accepting| accepting.end(&io));
     };
@@ -189,7 +189,7 @@ fn wait_for_table(
     shards: &[Sink],
     events: &Receiver<Event>,
     status: &Status,
-) -> Option<TableFit> {
+) -> anyhow::Result<Option<TableFit>> {
     let mut last = String::new();
     for tries in 1.. {
         match io.block_on(sink::check_shards(shards)) {
@@ -205,7 +205,7 @@ fn wait_for_table(
                 for note in &fit.notes {
                     tracing::warn!("{note}");
                 }
-                return Some(fit);
+                return Ok(Some(fit));
             }
             Err(error) => {
                 let text = error.to_string();
@@ -216,11 +216,13 @@ fn wait_for_table(
                 }
             }
         }
-        if events.recv_timeout(retry::wait(Pace::Quick, tries, 1.0)).is_ok() {
-            return None;
+        match events.recv_timeout(retry::wait(Pace::Quick, tries, 1.0)) {
+            Err(_) => {}
+            Ok(Event::VolumeFailed(fatal)) => return Err(leaving::volume_failed(fatal)),
+            Ok(_) => return Ok(None),
         }
     }
-    None
+    Ok(None)
 }
 
 /// Everything that the threads are started with.

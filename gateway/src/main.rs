@@ -101,7 +101,13 @@ fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
     app::run(&config, Version::CURRENT).map_err(|error| {
         // A restart picks up the table's new columns or the new topic; this exit code asks for it.
         let starts_anew = error.is::<TableChanged>() || error.is::<TopicMadeAnew>();
-        let code = if starts_anew { EXIT_UNAVAILABLE } else { 1 };
+        let of_server = error.downcast_ref::<sluice_otlp_server::Error>();
+        let code = match of_server {
+            _ if starts_anew => EXIT_UNAVAILABLE,
+            // A certificate, tokens or users.
+            Some(error) if error.is_of_config() => EXIT_CONFIG,
+            _ => 1,
+        };
         Failure::new(code, format!("{error:#}"))
     })?;
     Ok(ExitCode::SUCCESS)

@@ -107,10 +107,10 @@ impl Running {
                     self.leave_and_keep(&io);
                 }
                 Some(Event::VolumeFailed(fatal)) => {
-                    // The last writes may be missing from the volume, so it must not be relied on. Kafka has the messages; the next start
-                    // reads them again.
+                    // The last writes may be missing from the volume, so it must not be relied on. Kafka has the messages, or their requests got
+                    // no success; the next start reads what is there again.
                     io.shutdown_background();
-                    return Err(anyhow::Error::new(fatal).context("the queue volume has failed"));
+                    return Err(volume_failed(fatal));
                 }
                 Some(Event::TopicMadeAnew(found)) => {
                     tracing::error!("stopping: {found}");
@@ -170,6 +170,11 @@ impl Running {
     fn is_late(&self) -> bool {
         self.stop.deadline().is_some_and(|deadline| deadline.elapsed() >= LATE_MAX)
     }
+}
+
+/// The error of a volume that has failed.
+pub(super) fn volume_failed(fatal: sluice_spool::Fatal) -> anyhow::Error {
+    anyhow::Error::new(fatal).context("the queue volume has failed")
 }
 
 /// The context of an error with which the poll thread ended.

@@ -3,7 +3,7 @@
 //! Owner: the main thread, which claims and opens it once.
 
 use super::Event;
-use crate::{admin::health::Status, volume::spool::Spool};
+use crate::{admin::health::Status, source::opening, volume::spool::Spool};
 use anyhow::Context as _;
 use crossbeam_channel::{Receiver, Sender};
 use sluice_gateway_config::{Commit, GatewayConfig, QueueMode};
@@ -43,13 +43,20 @@ pub(super) fn open(
     events: Sender<Event>,
 ) -> anyhow::Result<Option<Spool>> {
     let Some(space) = status.volume_space() else { return Ok(None) };
+    let path = Path::new(&config.queue.path);
+    if opening::has_messages(path)? {
+        anyhow::bail!(
+            "the queue volume {} has requests of a gateway with source.otlp: drain it first, with that config",
+            path.display()
+        );
+    }
     let identity = sluice_spool::Identity::of(&config.pipeline.namespace, &config.pipeline.name);
     let bytes_max = config.queue.bytes_max(space.context("cannot read the size of the queue volume")?.total);
     let enqueues = config.delivery.commit == Commit::AfterEnqueue;
     let options = sluice_spool::Options::new(identity.number(), bytes_max, enqueues);
     // Reads only part of a large volume first, so that joining the group does not wait.
     let options = sluice_spool::Options { reads_all: false, ..options };
-    let (spool, found) = Spool::start(Path::new(&config.queue.path), options, move |fatal| {
+    let (spool, found) = Spool::start(path, options, move |fatal| {
         #[expect(clippy::disallowed_methods, reason = "on the volume's thread, which has ended its work")]
         let sent = events.send(Event::VolumeFailed(fatal));
         if sent.is_err() {

@@ -9,8 +9,8 @@ use rustix::fs::{Access, access};
 use serde::Serialize;
 use sluice_clickhouse::{durability::UNKNOWN, probe_error::ProbeError, ttl::AtOnce};
 use sluice_gateway_config::{
-    CheckedConfig, ClickHouse, Commit, DeadLetter, GatewayConfig, Kafka, Layout, OnMissing, Queue, QueueMode,
-    SchemaManagement, Sizing,
+    CheckedConfig, ClickHouse, Commit, DeadLetter, GatewayConfig, Kafka, Layout, OnMissing, OtlpSource,
+    Queue, QueueMode, SchemaManagement, Sizing,
     budget::{Budget, smallest_limit},
 };
 use sluice_kafka::{
@@ -54,6 +54,9 @@ pub async fn check(checked: &CheckedConfig) -> Findings {
         findings.warnings.push(format!("delivery.commit AfterEnqueue: {AFTER_ENQUEUE}"));
     }
     findings.queue(&checked.config().queue);
+    if let Some(otlp) = &checked.config().source.otlp {
+        findings.otlp(checked.config(), otlp);
+    }
     let is_compacted = match &checked.config().source.kafka {
         Some(kafka) => check_kafka(kafka, checked.config(), &mut findings).await,
         None => false,
@@ -273,6 +276,30 @@ impl Findings {
         let memory_budget =
             budget.parts().into_iter().map(|(part, bytes)| Part { part, bytes: bytes.get() }).collect();
         Self { memory_budget, found: Vec::new(), warnings: Vec::new(), problems: Vec::new() }
+    }
+
+    /// Adds where OTLP is accepted, and whether the files for it can be read.
+    fn otlp(&mut self, config: &GatewayConfig, otlp: &OtlpSource) {
+        let listen = &otlp.listen;
+        let at = [("gRPC", &listen.grpc), ("HTTP", &listen.http)];
+        let at =
+            at.into_iter().filter_map(|(name, address)| Some(format!("{name} on {}", address.as_ref()?)));
+        let (at, logs) = (at.collect::<Vec<_>>().join(" and "), config.logs());
+        self.found
+            .push(format!("source.otlp accepts {at}, and keeps requests in {logs} logs on the queue volume"));
+        let tls = listen.tls.iter().flat_map(|tls| {
+            let files = [Some(&tls.certificate_file), Some(&tls.key_file), tls.client_ca_file.as_ref()];
+            files.into_iter().flatten().map(|file| ("tls", file))
+        });
+        let credentials = listen.authentication.iter().flat_map(|files| {
+            let files = [files.bearer_tokens_file.as_ref(), files.basic_users_file.as_ref()];
+            files.into_iter().flatten().map(|file| ("authentication", file))
+        });
+        for (field, file) in tls.chain(credentials) {
+            if let Err(error) = std::fs::File::open(file) {
+                self.problems.push(format!("source.otlp.listen.{field}: {file} cannot be read: {error}"));
+            }
+        }
     }
 
     /// Adds whether the queue volume is there. It is a warning, because a person may check a config where no gateway runs.

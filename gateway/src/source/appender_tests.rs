@@ -138,6 +138,24 @@ fn what_is_answered_is_there_after_a_restart_whatever_the_number_of_logs() {
 }
 
 #[test]
+fn a_volume_of_the_other_source_is_refused_until_it_is_empty() {
+    let volume = Volume::new("other");
+    let config = volume.config(1);
+    let otlp = config.source.otlp.clone().unwrap();
+    std::fs::write(volume.0.join("segment-0000000000000001.spool"), b"a block").unwrap();
+    let error = opening::open(&config, &otlp, 1 << 30).err().unwrap();
+    assert!(error.to_string().contains("source.kafka"), "{error}");
+    std::fs::remove_file(volume.0.join("segment-0000000000000001.spool")).unwrap();
+    let opened = open(&volume, 1);
+    opened.store(vec![1; 10]).unwrap();
+    assert!(opening::has_messages(&volume.0).unwrap());
+    let log = opened.keeper.logs().remove(0);
+    assert!(opened.keeper.commit(&log.id, &Commit { offset: log.end, metadata: String::new() }));
+    opened.close();
+    assert!(!opening::has_messages(&volume.0).unwrap(), "it is empty");
+}
+
+#[test]
 fn a_full_volume_says_so_with_its_size_and_takes_requests_again_once_they_are_committed() {
     let volume = Volume::new("full");
     let opened = open(&volume, 2);

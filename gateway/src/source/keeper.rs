@@ -4,7 +4,7 @@
 
 use crate::source::{
     gate::Gate,
-    messages::{Messages, owned},
+    messages::{Messages, MessagesDeps, owned},
     opening::OpenedLog,
 };
 use sluice_kafka::{Beginning, ConsumerStats, LogKeeper, LogMessages, LogState, OwnedMessage};
@@ -34,6 +34,8 @@ struct KeptLog {
     offsets: Mutex<Offsets<File>>,
     /// The offset that was stored last.
     committed: AtomicI64,
+    /// The offset behind the message that a worker polled last.
+    polled: Arc<AtomicI64>,
     /// Wakes the workers.
     wake: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
 }
@@ -58,6 +60,7 @@ impl Keeper {
             id: log.id,
             view: log.view,
             offsets: Mutex::new(log.offsets),
+            polled: Arc::default(),
             wake: Mutex::default(),
         };
         Self {
@@ -127,6 +130,7 @@ impl LogKeeper for Keeper {
                 start: log.view.start(),
                 end: log.view.end(),
                 committed: (committed != NOT_COMMITTED).then_some(committed),
+                polled: log.polled.load(Ordering::Acquire),
             }
         };
         self.logs.iter().map(state).collect()
@@ -170,8 +174,11 @@ impl LogKeeper for Keeper {
     ) -> Box<dyn LogMessages> {
         let log = self.log(id).expect("only logs of this keeper are read");
         *log.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake);
+        log.polled.store(position, Ordering::Release);
         let cursor = log.view.read_from(position);
-        Box::new(Messages::new(id.clone(), cursor, self.stats(), self.on_fatal.clone()))
+        let deps =
+            MessagesDeps { stats: self.stats(), on_fatal: self.on_fatal.clone(), polled: log.polled.clone() };
+        Box::new(Messages::new(id.clone(), cursor, deps))
     }
 
     fn may_append(&self) -> bool {

@@ -10,14 +10,25 @@ use sluice_spool::{
     Files,
     log::{Cursor, LostMessages, Message, Read},
 };
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+/// What a queue is made with.
+pub struct MessagesDeps {
+    /// Where lost messages are counted.
+    pub stats: Arc<ConsumerStats>,
+    pub on_fatal: OnFatal,
+    /// The offset behind the message that was polled last.
+    pub polled: Arc<AtomicI64>,
+}
 
 /// The messages of a log from an offset on.
 pub struct Messages<F: Files> {
     id: PartitionId,
     cursor: Cursor<F>,
-    stats: Arc<ConsumerStats>,
-    on_fatal: OnFatal,
+    deps: MessagesDeps,
     /// Whether the end was told since the last message.
     end_told: bool,
     /// Whether the volume has failed. The process ends.
@@ -25,12 +36,12 @@ pub struct Messages<F: Files> {
 }
 
 impl<F: Files> Messages<F> {
-    pub fn new(id: PartitionId, cursor: Cursor<F>, stats: Arc<ConsumerStats>, on_fatal: OnFatal) -> Self {
-        Self { id, cursor, stats, on_fatal, end_told: false, has_failed: false }
+    pub fn new(id: PartitionId, cursor: Cursor<F>, deps: MessagesDeps) -> Self {
+        Self { id, cursor, deps, end_told: false, has_failed: false }
     }
 
     fn count_lost(&self, lost: LostMessages) {
-        self.stats.messages_lost.fetch_add(lost.count(), Ordering::Relaxed);
+        self.deps.stats.messages_lost.fetch_add(lost.count(), Ordering::Relaxed);
         let LostMessages { first, next, is_exact } = lost;
         tracing::error!(
             log = %self.id,
@@ -41,6 +52,13 @@ impl<F: Files> Messages<F> {
             "messages on the queue volume cannot be read: their requests were answered with success, and their rows are lost; the damaged \
              file stays on the volume. Rows next to them may be stored twice if they were in flight"
         );
+    }
+}
+
+/// Nothing is polled of a log that no worker has.
+impl<F: Files> Drop for Messages<F> {
+    fn drop(&mut self) {
+        self.deps.polled.store(-1, Ordering::Release);
     }
 }
 
@@ -60,7 +78,9 @@ where
             return None;
         }
         loop {
-            match self.cursor.read() {
+            let read = self.cursor.read();
+            self.deps.polled.store(self.cursor.position(), Ordering::Release);
+            match read {
                 Ok(Read::Message(message)) => {
                     self.end_told = false;
                     return Some(Ok(owned(&self.id, message)));
@@ -72,7 +92,7 @@ where
                 }
                 Err(fatal) => {
                     self.has_failed = true;
-                    (self.on_fatal)(fatal);
+                    (self.deps.on_fatal)(fatal);
                     return None;
                 }
             }

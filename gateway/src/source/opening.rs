@@ -49,12 +49,43 @@ pub struct OpenedVolume {
     pub is_damaged: bool,
 }
 
+/// Whether logs of requests have segments on a volume. A log that was drained and closed has none.
+///
+/// # Errors
+/// If a folder cannot be read.
+pub fn has_messages(root: &Path) -> anyhow::Result<bool> {
+    for number in numbers(root)? {
+        if has_segments(&root.join(folder(number)))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a folder has segments of a queue or log.
+fn has_segments(path: &Path) -> anyhow::Result<bool> {
+    let cannot = || format!("cannot list {}", path.display());
+    for entry in fs::read_dir(path).with_context(cannot)? {
+        let name = entry.with_context(cannot)?.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with("segment-") && name.ends_with(".spool")) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Opens the volume of a config, which has this many bytes.
 ///
 /// # Errors
 /// If a folder or file cannot be used.
 pub fn open(config: &GatewayConfig, otlp: &OtlpSource, volume_bytes: u64) -> anyhow::Result<OpenedVolume> {
     let path = Path::new(&config.queue.path);
+    if has_segments(path)? {
+        anyhow::bail!(
+            "the queue volume {} has blocks of a gateway with source.kafka: empty it first, with sluice-gateway drain and that config",
+            path.display()
+        );
+    }
     let root = directory(path)?;
     let volume_id = volume_id(&root, random_id)?;
     let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name).number();

@@ -32,6 +32,7 @@ mod limits;
 mod messages;
 mod native;
 mod optional;
+mod otlp_source;
 mod poison;
 mod process;
 mod readers;

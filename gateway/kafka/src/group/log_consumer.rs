@@ -52,6 +52,8 @@ pub struct LogState {
     pub end: i64,
     /// Everything below was committed; `None` before the first commit.
     pub committed: Option<i64>,
+    /// The offset behind the message that a worker polled last; less than any offset while no worker has the log.
+    pub polled: i64,
 }
 
 impl LogState {
@@ -236,6 +238,23 @@ impl LogConsumer {
         }
     }
 
+    /// Whether workers have polled everything, and nothing can be added.
+    fn is_polled(&self) -> bool {
+        !self.keeper.may_append() && self.keeper.logs().iter().all(|log| log.polled >= log.end)
+    }
+
+    /// Has the workers end what is open: nothing else will, until it is old enough. If there was no room for a message, the log is read again
+    /// from there.
+    fn seal(&mut self, until: Instant) {
+        self.assignment.drain();
+        let is_settled =
+            |assignment: &Assignment| assignment.unfinished() == 0 && assignment.left().uncommitted == 0;
+        self.assignment.tend_until(until, &self.stats, is_settled);
+        if !self.is_empty() {
+            self.assignment.resume();
+        }
+    }
+
     fn count(&self, logs: &[LogState]) {
         let owned = i64::try_from(self.assignment.owned().len()).unwrap_or(i64::MAX);
         self.stats.partitions_owned.store(owned, Ordering::Relaxed);
@@ -259,6 +278,9 @@ impl LogConsumer {
         let read_by = drained_by.checked_sub(LAST_COMMIT_WAIT.min(left / 4)).unwrap_or(drained_by);
         while Instant::now() < read_by && !self.is_empty() {
             self.tend(read_by.min(Instant::now() + POLL_INTERVAL));
+            if self.is_polled() {
+                self.seal(read_by);
+            }
         }
         self.assignment.drain();
         let owned = self.assignment.owned();

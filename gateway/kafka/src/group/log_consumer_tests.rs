@@ -20,6 +20,7 @@ use std::sync::{
 struct Keeper {
     end: AtomicI64,
     committed: Mutex<Option<(i64, String)>>,
+    polled: AtomicI64,
     may_append: AtomicBool,
 }
 
@@ -30,7 +31,13 @@ fn id() -> PartitionId {
 impl LogKeeper for Arc<Keeper> {
     fn logs(&self) -> Vec<LogState> {
         let committed = self.committed.lock().unwrap().as_ref().map(|(offset, _)| *offset);
-        vec![LogState { id: id(), start: 0, end: self.end.load(Ordering::Acquire), committed }]
+        vec![LogState {
+            id: id(),
+            start: 0,
+            end: self.end.load(Ordering::Acquire),
+            committed,
+            polled: self.polled.load(Ordering::Acquire),
+        }]
     }
 
     fn beginning(&self, _: &PartitionId) -> Beginning {
@@ -71,6 +78,7 @@ impl LogMessages for Messages {
             return (!is_told).then_some(Err(KafkaError::PartitionEOF(0)));
         }
         (self.position, self.told) = (self.position + 1, false);
+        self.keeper.polled.store(self.position, Ordering::Release);
         let timestamp = Timestamp::CreateTime(1);
         Some(Ok(OwnedMessage::new(Some(vec![]), None, "otlp".into(), timestamp, 0, self.position - 1, None)))
     }

@@ -4,6 +4,7 @@ use crate::{
     log_model::{NaiveLog, Opened, open},
     model_disk::ModelDisk,
 };
+use proptest::prelude::*;
 use sluice_spool::{
     format::{RECORD_HEADER_BYTES, RECORDS_AT},
     log::{LostMessages, Read},
@@ -153,4 +154,90 @@ fn a_log_of_another_pipeline_is_left_alone() {
     let error = sluice_spool::log::Log::open(disk.clone(), other).unwrap_err();
     assert!(error.to_string().contains("another log or pipeline"), "{error}");
     assert_eq!(open(&disk).unwrap().log.next(), 6);
+}
+
+/// A change of a file's bytes.
+#[derive(Debug, Clone)]
+enum Change {
+    Flip(usize, u8),
+    Cut(usize),
+    Zero(usize, usize),
+    Grow(Vec<u8>),
+    /// A piece of the file in another place.
+    Copy(usize, usize, usize),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        4 => (any::<usize>(), 1_u8..=255).prop_map(|(at, bits)| Change::Flip(at, bits)),
+        1 => any::<usize>().prop_map(Change::Cut),
+        1 => (any::<usize>(), 1_usize..2_000).prop_map(|(at, bytes)| Change::Zero(at, bytes)),
+        1 => prop::collection::vec(any::<u8>(), 1..900).prop_map(Change::Grow),
+        1 => (any::<usize>(), any::<usize>(), 1_usize..1_500).prop_map(|(from, to, bytes)| Change::Copy(from, to, bytes)),
+    ]
+}
+
+fn changed(mut content: Vec<u8>, change: &Change) -> Vec<u8> {
+    let len = content.len().max(1);
+    match change {
+        // Most changes come to the records.
+        Change::Flip(at, bits) => {
+            let at = at % len;
+            if let Some(byte) = content.get_mut(at) {
+                *byte ^= bits;
+            }
+        }
+        Change::Cut(at) => content.truncate(at % len),
+        Change::Zero(at, bytes) => {
+            let from = at % len;
+            let to = (from + bytes).min(content.len());
+            content[from..to].fill(0);
+        }
+        Change::Grow(bytes) => content.extend_from_slice(bytes),
+        Change::Copy(from, to, bytes) => {
+            let (from, to) = (from % len, to % len);
+            let piece: Vec<u8> = content.iter().skip(from).take(*bytes).copied().collect();
+            for (byte, new) in content.iter_mut().skip(to).zip(piece) {
+                *byte = new;
+            }
+        }
+    }
+    content
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is on the disk, a log is opened or refused, and no message is returned that was not appended at its offset.
+    #[test]
+    fn no_damage_makes_a_message_of_what_was_none(
+        of_segment in prop::collection::vec((any::<bool>(), change()), 1..6),
+        of_offsets in prop::collection::vec(change(), 0..3),
+        is_sealed in any::<bool>(),
+    ) {
+        let (disk, mut naive) = written();
+        if is_sealed {
+            naive.commit(&mut open(&disk).unwrap(), 1).unwrap();
+        }
+        let name = file(&disk);
+        let mut content = disk.content(&name);
+        let records = usize::try_from(RECORDS_AT).unwrap();
+        for (is_of_records, change) in &of_segment {
+            content = if *is_of_records && content.len() > records {
+                let (fixed, rest) = content.split_at(records);
+                [fixed, &changed(rest.to_vec(), change)].concat()
+            } else {
+                changed(content, change)
+            };
+        }
+        disk.put(&name, &content);
+        let offsets = of_offsets.iter().fold(disk.content("offsets"), changed);
+        disk.put("offsets", &offsets);
+        let options = crate::log_model::options();
+        if let Ok((log, offsets, found)) = sluice_spool::log::Log::open(disk.clone(), options) {
+            let from = log.view().start().min(offsets.committed().map_or(0, |committed| committed.offset));
+            // Each message that is returned is compared.
+            read(&Opened { log, offsets, found }, &naive, from.max(0));
+        }
+    }
 }

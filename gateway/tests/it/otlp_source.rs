@@ -1,0 +1,198 @@
+//! A gateway with `source.otlp` as a process, with ClickHouse away: what it answers, what is there after a kill, and how it ends.
+
+use crate::program::start;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+use prost::Message as _;
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    io::{BufRead as _, BufReader, Lines, Read as _, Write as _},
+    net::TcpStream,
+    path::PathBuf,
+    process::{Child, ChildStderr},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long each step may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(25);
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// A volume in a folder of its own.
+struct Volume(PathBuf);
+
+impl Volume {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sluice-otlp-{}-{test}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn config(&self) -> String {
+        format!(
+            "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 2, memory: {{limit: 256MiB}}, \
+             source: {{otlp: {{listen: {{http: '127.0.0.1:0'}}, deadLetterBytesMax: 2MiB}}}}, \
+             queue: {{path: {}, maxBytes: 34MiB}}, shutdown: {{deadline: 5s}}, \
+             sink: {{clickhouse: {{endpoints: ['http://127.0.0.1:1'], database: d, table: t}}}}, \
+             admin: {{listen: '127.0.0.1:0'}}, log: {{level: info, format: Text}}}}",
+            self.0.display()
+        )
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// A gateway; it is killed if a test fails.
+struct Gateway {
+    child: Child,
+    log: std::iter::MapWhile<Lines<BufReader<ChildStderr>>, fn(std::io::Result<String>) -> Option<String>>,
+    admin: String,
+    http: String,
+    /// Requests that it found on the volume.
+    found: u64,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
+            self.child.wait().ok();
+        }
+    }
+}
+
+fn field<'a>(line: &'a str, name: &str) -> &'a str {
+    let (_, rest) = line.split_once(&format!(" {name}=")).unwrap_or_else(|| panic!("{name} in {line}"));
+    rest.split_whitespace().next().unwrap()
+}
+
+impl Gateway {
+    fn start(volume: &Volume) -> Self {
+        let mut child = start("run", &volume.config());
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut log = lines.map_while(Result::ok as fn(std::io::Result<String>) -> Option<String>);
+        let mut find = |words: &str| log.find(|line| line.contains(words)).expect("the log has it");
+        let admin = field(&find("the gateway starts"), "listen").to_owned();
+        let found = field(&find("the logs on the queue volume are open"), "messages").parse().unwrap();
+        let http = field(&find("accepting OTLP requests"), "http").to_owned();
+        Self { child, log, admin, http, found }
+    }
+
+    fn asked(address: &str, request: &[u8]) -> (u16, String) {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(request).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n");
+        Self::asked(&self.admin, request.as_bytes())
+    }
+
+    fn send(&self, body: &[u8]) -> (u16, String) {
+        let head = format!(
+            "POST /v1/traces HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nContent-Type: application/x-protobuf\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        Self::asked(&self.http, &[head.as_bytes(), body].concat())
+    }
+}
+
+/// A request with one span of this name.
+fn request(name: String) -> Vec<u8> {
+    let span = Span { trace_id: vec![7; 16], span_id: vec![7; 8], name, ..Span::default() };
+    let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
+    TracesData { resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }] }
+        .encode_to_vec()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        thread::sleep(ASK_AGAIN);
+    }
+}
+
+#[test]
+fn requests_are_kept_while_clickhouse_is_away_and_are_there_after_a_kill() {
+    let volume = Volume::new("kept");
+    let mut gateway = Gateway::start(&volume);
+    assert_eq!(gateway.found, 0);
+    assert_eq!(gateway.get("/readyz").0, 200, "clients get answers, whatever ClickHouse does");
+    for number in 0..10 {
+        let (status, text) = gateway.send(&request(format!("span {number}")));
+        assert_eq!(status, 200, "{text}");
+    }
+    let (status, text) = gateway.send(b"no protobuf");
+    assert_eq!(status, 400, "{text}");
+    let (_, left) = gateway.get("/drainz");
+    assert!(left.contains("\"uncommitted\":10"), "{left}");
+    let (_, metrics) = gateway.get("/metrics");
+    for line in [
+        "sluice_gateway_otlp_requests_total 10",
+        "sluice_gateway_otlp_spans_total 10",
+        "sluice_gateway_otlp_requests_refused_total{reason=\"malformed\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}");
+    }
+    gateway.child.kill().unwrap();
+    gateway.child.wait().unwrap();
+    drop(gateway);
+
+    let mut gateway = Gateway::start(&volume);
+    assert_eq!(gateway.found, 10);
+    assert_eq!(gateway.send(&request("one more".to_owned())).0, 200);
+    kill_process(Pid::from_child(&gateway.child), Signal::TERM).unwrap();
+    wait_until("it is not ready", || gateway.get("/readyz").1.contains("the gateway is ending"));
+    assert_eq!(
+        gateway.send(&request("late".to_owned())).0,
+        200,
+        "the cluster has not learnt yet that it ends"
+    );
+    let code = gateway.child.wait().unwrap().code();
+    let stays = gateway.log.find(|line| line.contains("requests stay on the queue volume"));
+    assert_eq!((code, field(&stays.unwrap(), "messages")), (Some(0), "12"));
+    drop(gateway);
+    assert_eq!(Gateway::start(&volume).found, 12);
+}
+
+#[test]
+fn a_full_volume_is_named_with_its_size_and_clients_are_told_to_come_again() {
+    let volume = Volume::new("full");
+    let gateway = Gateway::start(&volume);
+    let body = request("x".repeat(3 << 20));
+    let mut stored = 0;
+    let text = loop {
+        match gateway.send(&body) {
+            (200, _) => stored += 1,
+            (503, text) => break text,
+            (status, text) => panic!("{status}: {text}"),
+        }
+    };
+    assert!((8..=10).contains(&stored), "{stored} of 3 MiB fit 32 MiB");
+    let path = volume.0.display().to_string();
+    assert!(text.contains("retry-after: 5") && text.contains(&path) && text.contains("33554432"), "{text}");
+    assert_eq!(gateway.get("/readyz").0, 200);
+    let (_, metrics) = gateway.get("/metrics");
+    assert!(metrics.contains("sluice_gateway_otlp_requests_refused_total{reason=\"full\"} 1"), "{metrics}");
+    assert!(metrics.contains("sluice_gateway_log_bytes_max 33554432"), "{metrics}");
+}
+
+#[test]
+fn a_drained_gateway_takes_no_requests_and_says_what_is_left() {
+    let volume = Volume::new("drained");
+    let gateway = Gateway::start(&volume);
+    assert_eq!(gateway.send(&request("a".to_owned())).0, 200);
+    let drain = b"POST /drain HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(Gateway::asked(&gateway.admin, drain).0, 200);
+    let (status, text) = gateway.send(&request("b".to_owned()));
+    assert!(status == 503 && text.contains("drained") && text.contains("retry-after"), "{text}");
+    assert!(gateway.get("/drainz").1.contains("\"uncommitted\":1"), "ClickHouse does not have it");
+    assert_eq!(gateway.get("/readyz").0, 503);
+}

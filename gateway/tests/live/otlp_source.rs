@@ -1,0 +1,244 @@
+//! A gateway with `source.otlp` as a process in front of a real `ClickHouse`: every span that was answered with success is in the table once, also when
+//! the process is killed at any time, while the server is away, and after a drain.
+
+use crate::{
+    messages::{attribute, message, span, string},
+    server::Database,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use sluice_gateway_config::{GatewayConfig, LogFormat, Schema, parse};
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+    process::{Child, Command},
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::sleep,
+};
+
+/// How long a gateway may take to do what is waited for; it takes seconds on an idle machine.
+const PATIENCE: Duration = Duration::from_mins(2);
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Where nobody listens.
+const AWAY: &str = "http://127.0.0.1:1";
+
+/// A table, and a volume.
+struct Scene {
+    database: Database,
+    folder: PathBuf,
+}
+
+struct Gateway {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
+            self.child.wait().ok();
+        }
+    }
+}
+
+impl Scene {
+    async fn open(test: &str) -> Self {
+        let database = Database::new(test).await;
+        database.with_table().await;
+        let folder = std::env::temp_dir().join(&database.name);
+        fs::create_dir_all(folder.join("queue")).unwrap();
+        Self { database, folder }
+    }
+
+    async fn close(self) {
+        fs::remove_dir_all(&self.folder).unwrap();
+        self.database.drop().await;
+    }
+
+    fn start(&self, change: impl FnOnce(&mut GatewayConfig)) -> Gateway {
+        let text = format!(
+            "{{contractVersion: 1, pipeline: {{namespace: live, name: live}}, workers: 2, memory: {{limit: 256MiB}}, \
+             source: {{otlp: {{listen: {{http: '127.0.0.1:0'}}}}}}, queue: {{path: {}}}, \
+             sink: {{clickhouse: {{endpoints: ['http://h:8123'], database: d, table: t}}}}, \
+             admin: {{listen: '127.0.0.1:0'}}}}",
+            self.folder.join("queue").display()
+        );
+        let mut config = parse::from_yaml(&text).unwrap();
+        config.sink.clickhouse = self.database.config(Schema::default());
+        config.log.format = LogFormat::Text;
+        change(&mut config);
+        let number = fs::read_dir(&self.folder).unwrap().count();
+        let named = |ending: &str| self.folder.join(format!("{number}.{ending}"));
+        let (file, log) = (named("yaml"), named("log"));
+        fs::write(&file, serde_json::to_string(&config).unwrap()).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_sluice-gateway"))
+            .args(["run", "--config"])
+            .arg(file)
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Gateway { child, log }
+    }
+
+    async fn wait_for_rows(&self, rows: u64) {
+        let begun = Instant::now();
+        loop {
+            let found = self.database.count().await;
+            if found >= rows {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{found} rows of {rows}");
+            sleep(ASK_AGAIN).await;
+        }
+    }
+}
+
+impl Gateway {
+    fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    fn address(&self, words: &str, name: &str) -> Option<String> {
+        let said = self.said();
+        let line = said.lines().find(|line| line.contains(words))?;
+        let (_, rest) = line.split_once(&format!(" {name}="))?;
+        Some(rest.split_whitespace().next()?.to_owned())
+    }
+
+    async fn http(&self) -> String {
+        let begun = Instant::now();
+        loop {
+            if let Some(address) = self.address("accepting OTLP requests", "http") {
+                return address;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not start: {}", self.said());
+            sleep(ASK_AGAIN).await;
+        }
+    }
+
+    /// The status of the answer to a request; `None` without an answer.
+    async fn asked(&self, address: &str, head: &str, body: &[u8]) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(address).await.ok()?;
+        let head =
+            format!("{head}\r\nHost: g\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all(&[head.as_bytes(), body].concat()).await.ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.ok()?;
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        Some((answer.split(' ').nth(1)?.parse().ok()?, answer))
+    }
+
+    async fn export(&self, body: &[u8]) -> Option<u16> {
+        let head = "POST /v1/traces HTTP/1.1\r\nContent-Type: application/x-protobuf";
+        self.asked(&self.http().await, head, body).await.map(|(status, _)| status)
+    }
+
+    async fn admin(&self, head: &str) -> String {
+        let address = self.address("the gateway starts", "listen").unwrap();
+        self.asked(&address, &format!("{head} HTTP/1.1"), b"").await.unwrap().1
+    }
+
+    async fn ends(&mut self) -> Option<i32> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end: {}", self.said());
+            sleep(ASK_AGAIN).await;
+        }
+    }
+}
+
+/// A request with one span that has this number.
+fn numbered(number: u64) -> Vec<u8> {
+    message(vec![span(vec![attribute("number", string(&number.to_string()))])])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_answered_is_in_the_table_once_though_the_gateway_is_killed() {
+    let scene = Scene::open("otlp_killed").await;
+    let (mut sent, mut answered) = (0, Vec::new());
+    for run in 0..6 {
+        let mut gateway = scene.start(|_| {});
+        let begun = Instant::now();
+        // Kills come at times from before the first insert to after some.
+        while begun.elapsed() < Duration::from_millis(400 + 700 * run) {
+            sent += 1;
+            if gateway.export(&numbered(sent)).await == Some(200) {
+                answered.push(sent);
+            }
+        }
+        gateway.child.kill().unwrap();
+        gateway.child.wait().unwrap();
+    }
+    assert!(answered.len() > 100, "{} of {sent} are answered", answered.len());
+    let mut gateway = scene.start(|_| {});
+    scene.wait_for_rows(answered.len() as u64).await;
+    kill_process(Pid::from_child(&gateway.child), Signal::TERM).unwrap();
+    assert_eq!(gateway.ends().await, Some(0), "{}", gateway.said());
+    let table = &scene.database.name;
+    let number = "toUInt64(SpanAttributes.number::String)";
+    let doubled = format!("SELECT toString(count() - uniqExact({number})) FROM {table}.otel_traces");
+    assert_eq!(scene.database.answer(&doubled).await, "0", "{}", gateway.said());
+    let all = format!(
+        "SELECT toString(countIf(has([{}], {number}))) FROM {table}.otel_traces",
+        answered.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+    );
+    assert_eq!(scene.database.answer(&all).await, answered.len().to_string(), "{}", gateway.said());
+    drop(gateway);
+    scene.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_taken_while_clickhouse_is_away_and_come_in_when_it_is_back() {
+    let scene = Scene::open("otlp_away").await;
+    let gateway = scene.start(|config| config.sink.clickhouse.endpoints = vec![AWAY.to_owned()]);
+    for number in 0..50 {
+        assert_eq!(gateway.export(&numbered(number)).await, Some(200), "{}", gateway.said());
+    }
+    drop(gateway);
+    let mut gateway = scene.start(|_| {});
+    scene.wait_for_rows(50).await;
+    let drained = gateway.admin("POST /drain").await;
+    assert!(drained.starts_with("HTTP/1.1 200"), "{drained}");
+    assert_eq!(gateway.export(&numbered(99)).await, Some(503));
+    let begun = Instant::now();
+    loop {
+        let left = gateway.admin("GET /drainz").await;
+        if left.contains("\"blocks\":0") && left.contains("\"uncommitted\":0") {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{left}");
+        sleep(ASK_AGAIN).await;
+    }
+    gateway.admin("POST /resume").await;
+    assert_eq!(gateway.export(&numbered(100)).await, Some(200), "{}", gateway.said());
+    scene.wait_for_rows(51).await;
+    kill_process(Pid::from_child(&gateway.child), Signal::TERM).unwrap();
+    assert_eq!(gateway.ends().await, Some(0), "{}", gateway.said());
+    assert_eq!(scene.database.count().await, 51);
+    drop(gateway);
+    scene.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_inserts_what_is_in_the_logs() {
+    let scene = Scene::open("otlp_term").await;
+    let mut gateway = scene.start(|config| {
+        // Blocks would stay open for longer than the test.
+        config.sink.clickhouse.insert.max_interval = sluice_gateway_config::Duration::secs(60);
+    });
+    for number in 0..20 {
+        assert_eq!(gateway.export(&numbered(number)).await, Some(200), "{}", gateway.said());
+    }
+    kill_process(Pid::from_child(&gateway.child), Signal::TERM).unwrap();
+    assert_eq!(gateway.ends().await, Some(0), "{}", gateway.said());
+    assert_eq!(scene.database.count().await, 20, "{}", gateway.said());
+    drop(gateway);
+    scene.close().await;
+}
