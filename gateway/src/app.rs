@@ -92,7 +92,7 @@ enum Event {
 /// only one.
 pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
     let config = checked.config();
-    let io = runtime()?;
+    let io = runtime(config)?;
     let (events_out, events) = bounded(EVENTS_MAX);
     // Must come before any wait: the kernel drops signals without a handler for the first process of a container.
     watch_signals(&io, events_out.clone())?;
@@ -152,10 +152,11 @@ fn pipeline(config: &GatewayConfig) -> String {
     format!("{}/{}", config.pipeline.namespace, config.pipeline.name)
 }
 
-fn runtime() -> anyhow::Result<Runtime> {
+fn runtime(config: &GatewayConfig) -> anyhow::Result<Runtime> {
+    // Only sockets and timers run here; the CPU work is on the worker threads. Clients have TLS and decompression.
+    let threads = if config.source.otlp.is_some() { config.workers as usize } else { 1 };
     tokio::runtime::Builder::new_multi_thread()
-        // Only sockets and timers run here; the CPU work is on the worker threads.
-        .worker_threads(1)
+        .worker_threads(threads)
         .thread_name("io")
         .enable_all()
         .build()

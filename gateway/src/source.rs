@@ -21,7 +21,7 @@
 //! | [`front`] | builds the parts, starts the server, and ends it |
 //! | [`numbers`] | numbers for metrics |
 //!
-//! What it promises: SOURCE_OTLP.md.
+//! What it promises: `SOURCE_OTLP.md`.
 
 pub mod acceptor;
 pub mod appender;

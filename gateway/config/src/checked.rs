@@ -1,11 +1,13 @@
 //! All rules about fields, in one place. A [`CheckedConfig`] needs no further checks.
 
+mod kafka;
+
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
-    budget::{Budget, RECORD_BATCH_BYTES_MAX, RequestSizing, Shortfall, Sizing},
+    budget::{Budget, RequestSizing, Shortfall, Sizing},
     durability,
-    gateway_config::{Commit, Kafka, QUEUE_BYTES_MIN, QueueMode, Source},
-    insert_settings, kafka_properties, log_filter,
+    gateway_config::{Commit, QUEUE_BYTES_MIN, QueueMode, Source},
+    insert_settings, log_filter,
     otlp_source::OtlpAddresses,
     violation::Violations,
 };
@@ -96,7 +98,9 @@ impl GatewayConfig {
             let has = if otlp.is_some() { "has kafka and otlp" } else { "has neither kafka nor otlp" };
             format!("{has}: a gateway reads one of both; use a pipeline for each")
         });
-        kafka.iter().for_each(|kafka| check_kafka(kafka, found));
+        if let Some(kafka) = kafka {
+            kafka::check(kafka, found);
+        }
         otlp.as_ref().map(|otlp| self.check_otlp(otlp, found))
     }
 
@@ -262,30 +266,6 @@ impl GatewayConfig {
             insert_format: self.sink.clickhouse.insert.format,
         }
     }
-}
-
-fn check_kafka(kafka: &Kafka, found: &mut Violations) {
-    let at = |field: &str| format!("source.kafka.{field}");
-    found
-        .add_if(kafka.bootstrap_servers.is_empty(), &at("bootstrapServers"), || "at least one broker".into());
-    for server in &kafka.bootstrap_servers {
-        found.add_if(!is_host_and_port(server), &at("bootstrapServers"), || {
-            format!("{server:?} is not host:port with a port of 1 to 65535, such as kafka:9092")
-        });
-    }
-    found.add_if(kafka.topics.is_empty(), &at("topics"), || "at least one topic".into());
-    for topic in &kafka.topics {
-        found.add_if(!is_topic(topic), &at("topics"), || {
-            format!("{topic:?} is not a topic: 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'")
-        });
-    }
-    found.add_if(kafka.consumer_group.is_empty(), &at("consumerGroup"), || "must not be empty".into());
-    in_range(found, &at("partitionsActiveMax"), kafka.partitions_active_max, 1, 1_024);
-    let (least, most) = (ByteSize::kib(64), RECORD_BATCH_BYTES_MAX);
-    in_range(found, &at("recordBatchBytesMax"), kafka.record_batch_bytes_max, least, most);
-    kafka.tls.iter().for_each(|tls| tls.check(&at("tls"), found));
-    kafka.sasl.iter().for_each(|sasl| sasl.check(&kafka.bootstrap_servers, &at("sasl"), found));
-    kafka_properties::check(&kafka.properties, &at("properties"), found);
 }
 
 fn empty() -> String {

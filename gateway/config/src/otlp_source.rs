@@ -28,7 +28,8 @@ pub struct OtlpSource {
     /// What a request and a connection may have.
     #[serde(default)]
     pub limits: OtlpLimits,
-    /// Number of logs on the volume, 1 to [`LOGS_MAX`]; a worker reads a log. Absent means one for each worker. Logs that the volume has
+    /// Number of logs on the volume, 1 to [`LOGS_MAX`]; a worker reads a log, and a log goes to one shard. Absent means one for each worker, and as many for
+    /// each shard. Logs that the volume has
     /// beyond this number are read until they are empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logs: Option<u32>,
@@ -123,7 +124,10 @@ impl GatewayConfig {
     /// The number of logs of `source.otlp`.
     pub fn logs(&self) -> u32 {
         let given = self.source.otlp.as_ref().and_then(|otlp| otlp.logs);
-        given.unwrap_or_else(|| self.workers.clamp(1, LOGS_MAX))
+        given.unwrap_or_else(|| {
+            let shards = u32::try_from(self.sink.clickhouse.shards().len()).unwrap_or(u32::MAX);
+            self.workers.max(1).div_ceil(shards).saturating_mul(shards).min(LOGS_MAX)
+        })
     }
 
     /// Checks `source.otlp`, and what it excludes elsewhere. Returns the addresses of its server.
@@ -134,6 +138,10 @@ impl GatewayConfig {
         if let Some(logs) = otlp.logs {
             in_range(found, &at("logs"), logs, 1, LOGS_MAX);
         }
+        let shards = self.sink.clickhouse.shards().len();
+        found.add_if((self.logs() as usize) < shards, &at("logs"), || {
+            format!("a log goes to one shard, and there are {shards} shards: at least as many logs, up to {LOGS_MAX}")
+        });
         let letters = otlp.dead_letter_bytes_max;
         found.add_if(letters < DEAD_LETTER_BYTES_MIN, &at("deadLetterBytesMax"), || {
             format!("must be at least {DEAD_LETTER_BYTES_MIN}")
@@ -233,6 +241,15 @@ memory: {limit: 256MiB}
     }
 
     #[test]
+    fn each_shard_has_as_many_logs() {
+        let shards = "shards: [['http://a:8123'], ['http://b:8123'], ['http://c:8123']]";
+        let text = SMALLEST.replace("endpoints: [http://clickhouse:8123]", shards);
+        let logs = |text: &str| from_yaml(text).unwrap().logs();
+        assert_eq!((logs(&text), logs(SMALLEST)), (3, 2));
+        assert_eq!(logs(&text.replace("workers: 2", "workers: 4")), 6);
+    }
+
+    #[test]
     fn there_is_exactly_one_source() {
         let both =
             "source:\n  kafka: {bootstrapServers: ['k:9092'], topics: [t], consumerGroup: g}\n  otlp:\n";
@@ -261,6 +278,14 @@ memory: {limit: 256MiB}
             ),
             (listen, with("logs: 33"), "source.otlp.logs"),
             (listen, with("logs: 0"), "source.otlp.logs"),
+            (
+                "endpoints: [http://clickhouse:8123]",
+                format!(
+                    "shards: [{}]",
+                    (0..33).map(|n| format!("['http://c{n}:8123']")).collect::<Vec<_>>().join(",")
+                ),
+                "source.otlp.logs",
+            ),
             (listen, with("deadLetterBytesMax: 1MiB"), "source.otlp.deadLetterBytesMax"),
             (listen, with("limits: {requestBytesMax: 1KiB}"), "source.otlp.limits.requestBytesMax"),
             (listen, with("limits: {decompressedBytesMax: 1MiB}"), "source.otlp.limits.decompressedBytesMax"),

@@ -1,7 +1,8 @@
 //! `sluice-gateway dead-letter`: lists, shows and replays messages of the dead-letter topic.
 //!
 //! Place in the flow: a person runs it beside the gateways. It joins no group and commits nothing. It reads letters from the start of the
-//! selection up to the end of the topic at the command's start. Two letters with equal coordinates count as one: a crash doubled them.
+//! selection up to the end of the topic at the command's start. With `source.otlp`, it reads the letters on the queue volume, beside the gateway that
+//! writes them. Two letters with equal coordinates count as one: a crash doubled them.
 //!
 //! Limits: [`LETTERS_MAX`] letters, whose coordinates are kept; besides, one letter at a time is in memory.
 
@@ -12,12 +13,14 @@ mod show;
 mod span_text;
 mod utc;
 
+use crate::source::letters::{ReadOnlyError, read_only};
 use sluice_gateway_config::{ByteSize, Format, GatewayConfig, Kafka};
 use sluice_kafka::{
     Message as _, OwnedMessage, Patience, ReadError, TopicReader,
-    dead_letter::{Coordinates, Head, LETTER_BYTES_MAX, NotALetter, ReplayError, default_topic},
+    dead_letter::{Coordinates, Head, LETTER_BYTES_MAX, NotALetter, ReplayError, default_topic, read_stored},
 };
 use sluice_ranges::OffsetRange;
+use sluice_spool::log::Read;
 use std::{
     collections::{BTreeMap, HashSet},
     io::{self, Write},
@@ -70,8 +73,13 @@ pub struct Selection {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Without Kafka there is nothing to read.
-    #[error("source.otlp has no Kafka that this command could read letters from")]
+    #[error(
+        "source.otlp has no Kafka that letters could be replayed to; dead-letter list and show read them"
+    )]
     NoKafka,
+    /// Letters on the queue volume cannot be read.
+    #[error(transparent)]
+    Volume(#[from] ReadOnlyError),
     /// A topic cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -131,7 +139,7 @@ pub fn run(
     json: bool,
     (out, progress): (&mut dyn Write, &mut dyn Write),
 ) -> Result<(), Error> {
-    let kafka = config.source.kafka.as_ref().ok_or(Error::NoKafka)?;
+    let kafka = config.source.kafka.as_ref();
     let mut list = list::List { json };
     let mut show = show::Show { json };
     let mut replay;
@@ -139,11 +147,17 @@ pub fn run(
         Action::List => &mut list,
         Action::Show => &mut show,
         Action::Replay { dry_run } => {
-            replay = replay::Replay::new(kafka, dry_run, json).map_err(Error::Replay)?;
+            replay =
+                replay::Replay::new(kafka.ok_or(Error::NoKafka)?, dry_run, json).map_err(Error::Replay)?;
             &mut replay
         }
     };
     let mut reading = Reading::new(selection, progress);
+    let Some(kafka) = kafka else {
+        reading.log(config, letters, out)?;
+        reading.conclude();
+        return letters.end(out);
+    };
     for topic in topics(kafka, config, selection) {
         if reading.is_full() {
             break;
@@ -242,6 +256,38 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
+    /// The letters on the queue volume, with `source.otlp`.
+    fn log(
+        &mut self,
+        config: &GatewayConfig,
+        letters: &mut dyn Use,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        let since = self.selection.since.map_or(i64::MIN, millis_before_now);
+        let view = read_only(config)?;
+        let mut cursor = view.read_from(view.start());
+        while !self.is_full() {
+            let message = match cursor.read().map_err(ReadOnlyError::Read)? {
+                Read::End => return Ok(()),
+                Read::Lost(lost) => {
+                    self.say(&format!("letters {} to {} cannot be read", lost.first, lost.next - 1));
+                    continue;
+                }
+                Read::Message(message) => message,
+            };
+            let appended_ms = i64::try_from(message.appended_ms).unwrap_or(i64::MAX);
+            match read_stored(&message.payload, message.offset, appended_ms) {
+                Some(_) if appended_ms < since => {}
+                Some(letter) => {
+                    let left = u64::try_from(view.end() - message.offset - 1).unwrap_or(0);
+                    self.message(letter, left, letters, out)?;
+                }
+                None => self.say(&format!("letter {} has an unknown form", message.offset)),
+            }
+        }
+        Ok(())
+    }
+
     /// The offsets to read of each partition.
     fn ranges(&self, reader: &TopicReader, topic: &str) -> Result<BTreeMap<i32, OffsetRange>, Error> {
         let range = |partition| {
@@ -333,6 +379,62 @@ fn format_name(format: Option<Format>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letters_on_a_queue_volume_are_listed_beside_the_gateway() {
+        let path = std::env::temp_dir().join(format!("sluice-letters-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let config = format!(
+            "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 1, memory: {{limit: 256MiB}}, \
+             source: {{otlp: {{listen: {{grpc: '127.0.0.1:0'}}}}}}, queue: {{path: {}}}, \
+             sink: {{clickhouse: {{endpoints: ['http://h:8123'], database: d, table: t}}}}}}",
+            path.display()
+        );
+        let config = sluice_gateway_config::parse::from_yaml(&config).unwrap();
+        let listed = |selection: &Selection, action| {
+            let (mut out, mut progress) = (Vec::new(), Vec::new());
+            run(&config, selection, action, true, (&mut out, &mut progress))
+                .map(|()| (String::from_utf8(out).unwrap(), String::from_utf8(progress).unwrap()))
+        };
+        let all = Selection { topic: None, partition: None, offset: None, since: None, limit: None };
+        let error = listed(&all, Action::List).unwrap_err();
+        assert!(error.to_string().contains("dead-letters"), "{error}");
+        let otlp = config.source.otlp.clone().unwrap();
+        let opened = crate::source::opening::open(&config, &otlp, 1 << 30).unwrap();
+        let permits = sluice_otlp_server::ByteBudget::new(1);
+        let numbers = std::sync::Arc::new(crate::source::numbers::SourceNumbers::new(permits));
+        let on_fatal = std::sync::Arc::new(|fatal| panic!("{fatal}"));
+        let bytes_max = otlp.dead_letter_bytes_max;
+        let store =
+            crate::source::letters::LetterLog::new(opened.letters, bytes_max, "/queue", (numbers, on_fatal));
+        let writer = sluice_kafka::dead_letter::DeadLetters::start_log(Box::new(store)).unwrap();
+        for offset in [3, 4] {
+            let letter = sluice_kafka::dead_letter::Letter {
+                topic: "otlp",
+                partition: 1,
+                offset,
+                row: Some(0),
+                reason: "row_refused",
+                text: "no such type",
+                code: Some(53),
+                timestamp_millis: None,
+                key: None,
+                headers: Vec::new(),
+                value: sluice_kafka::dead_letter::LetterValue::Span(b"span"),
+            };
+            let mut receipt = writer.send(&letter).unwrap();
+            while receipt.try_get().is_none() {
+                std::thread::yield_now();
+            }
+        }
+        let (out, progress) = listed(&all, Action::List).unwrap();
+        assert_eq!((out.lines().count(), progress.contains("2 letters")), (2, true), "{out}{progress}");
+        let one = Selection { offset: Some(4), ..all };
+        assert!(listed(&one, Action::Show).unwrap().0.contains("no such type"));
+        let replay = listed(&one, Action::Replay { dry_run: true }).unwrap_err();
+        assert!(matches!(replay, Error::NoKafka), "{replay}");
+        std::fs::remove_dir_all(&path).unwrap();
+    }
 
     #[test]
     fn a_letter_beyond_those_that_are_kept_in_mind_ends_the_run_and_one_of_them_does_not() {

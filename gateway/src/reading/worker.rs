@@ -18,6 +18,7 @@
 //!
 //! Limits: as many open blocks as it has row buffers; further partitions take turns.
 
+mod keep;
 mod lettering;
 mod memory;
 mod partition;
@@ -52,6 +53,7 @@ use crate::{
     table::row_expiry::RowExpiry,
 };
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use keep::Keep;
 use lettering::Letters;
 use memory::Told;
 use partition::{Owned, Reading, State};
@@ -308,8 +310,8 @@ impl Worker {
                 Some(Ok(polled)) => {
                     (progressed, reading.tail_unasked) = (true, false);
                     match polled {
-                        Polled::Kafka(message) => self.take_polled(reading, message, |it| it.detach()),
-                        Polled::Log(message) => self.take_polled(reading, message, OwnedMessage::clone),
+                        Polled::Kafka(message) => self.take_polled(reading, message),
+                        Polled::Log(message) => self.take_polled(reading, message),
                     }
                 }
             }
@@ -317,23 +319,18 @@ impl Worker {
         progressed
     }
 
-    /// Takes a message that was polled. If it must be kept, `detach` copies it.
-    fn take_polled<M: Message>(
-        &mut self,
-        reading: &mut Reading,
-        message: M,
-        detach: impl Fn(&M) -> OwnedMessage,
-    ) {
+    /// Takes a message that was polled, or keeps it.
+    fn take_polled(&mut self, reading: &mut Reading, message: impl Keep) {
         if matches!(reading.state, State::PendingLetter(_)) {
-            return self.take_ahead(reading, &message, || detach(&message));
+            return self.take_ahead(reading, &message, || message.copied());
         }
         match self.take(reading, &message) {
             Taken::Yes => {}
             Taken::NoRoom => {
                 self.out_of_room = true;
-                reading.state = State::Pending(detach(&message));
+                reading.state = State::Pending(message.kept());
             }
-            Taken::NoRoomForLetter => self.keep_for_letter(reading, || detach(&message)),
+            Taken::NoRoomForLetter => self.keep_for_letter(reading, || message.kept()),
         }
     }
 

@@ -52,11 +52,13 @@ fn run(checks: &Receiver<Check>, message_bytes_max: usize, appends: &Sender<Appe
             continue;
         }
         let Check { request, entered, begun, answer } = check;
-        let Request { body, encoding, permit, .. } = request;
+        let Request { body, encoding, mut permit, .. } = request;
         let unstored = match message(body, encoding, message_bytes_max) {
             // Nothing is to be stored.
             Ok((_, 0)) => Ok(()),
             Ok((message, spans)) => {
+                // Others need the memory while this one waits for the disk.
+                permit.shrink_to(message.len());
                 let append = Append { message, spans, permit, entered, begun, answer };
                 match appends.try_send(append) {
                     Ok(()) => continue,
@@ -93,7 +95,10 @@ fn message(body: Bytes, encoding: Encoding, bytes_max: usize) -> Result<(Bytes, 
             let mut rewriter = JsonRewriter::new(body.len());
             let malformed =
                 |malformed: sluice_otlp_json::Malformed| Unstored::Malformed(malformed.to_string());
-            Bytes::copy_from_slice(rewriter.rewrite(&body).map_err(malformed)?)
+            let message = rewriter.rewrite(&body).map_err(malformed)?;
+            // Before the copy: the permit has room for three of them.
+            drop(body);
+            Bytes::copy_from_slice(message)
         }
     };
     if message.len() > bytes_max {

@@ -2,14 +2,44 @@
 //!
 //! Owner: the thread of letters. A letter is durable before it counts as delivered.
 
-use crate::source::{appender::now_ms, keeper::OnFatal, numbers::SourceNumbers};
-use sluice_gateway_config::ByteSize;
+use crate::source::{appender::now_ms, keeper::OnFatal, numbers::SourceNumbers, opening::LETTERS};
+use sluice_gateway_config::{ByteSize, GatewayConfig};
 use sluice_kafka::dead_letter::{LetterStore, NoRoom};
 use sluice_spool::{
-    Directory,
-    log::{Log, LogError},
+    Directory, Fatal, Identity, OpenError,
+    log::{Log, LogError, LogView},
 };
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
+};
+
+/// The letters of a config's volume, for a command beside the gateway.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn read_only(config: &GatewayConfig) -> Result<LogView<Directory>, ReadOnlyError> {
+    let path = Path::new(&config.queue.path).join(LETTERS);
+    let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name).number();
+    let files = Directory::open(&path).map_err(|source| ReadOnlyError::Folder { path, source })?;
+    Ok(LogView::read_only(files, identity)?)
+}
+
+/// Why letters cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadOnlyError {
+    /// The folder of letters.
+    #[error(
+        "cannot open {path}: {source}; run this where the queue volume is mounted, for example in the gateway's pod"
+    )]
+    Folder { path: PathBuf, source: std::io::Error },
+    /// A file in it.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A message.
+    #[error(transparent)]
+    Read(#[from] Fatal),
+}
 
 /// The log of letters.
 pub struct LetterLog {

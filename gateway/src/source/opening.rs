@@ -23,7 +23,7 @@ use std::{
 pub const TOPIC: &str = "otlp";
 
 /// The folder of dead letters, and what stands for their topic.
-const LETTERS: &str = "dead-letters";
+pub(super) const LETTERS: &str = "dead-letters";
 
 /// The number of the log of dead letters. Chosen: no log of requests has it.
 const LETTERS_NUMBER: u32 = 1_000_000;
@@ -67,7 +67,10 @@ fn has_segments(path: &Path) -> anyhow::Result<bool> {
     let cannot = || format!("cannot list {}", path.display());
     for entry in fs::read_dir(path).with_context(cannot)? {
         let name = entry.with_context(cannot)?.file_name();
-        if name.to_str().is_some_and(|name| name.starts_with("segment-") && name.ends_with(".spool")) {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("segment-") && name.split('.').nth(1) == Some("spool"))
+        {
             return Ok(true);
         }
     }

@@ -45,10 +45,13 @@ impl Drop for Volume {
     }
 }
 
+/// The lines of its log.
+type Log = std::iter::MapWhile<Lines<BufReader<ChildStderr>>, fn(std::io::Result<String>) -> Option<String>>;
+
 /// A gateway; it is killed if a test fails.
 struct Gateway {
     child: Child,
-    log: std::iter::MapWhile<Lines<BufReader<ChildStderr>>, fn(std::io::Result<String>) -> Option<String>>,
+    log: Log,
     admin: String,
     http: String,
     /// Requests that it found on the volume.

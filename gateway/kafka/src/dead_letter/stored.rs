@@ -58,9 +58,9 @@ pub fn read_stored(mut bytes: &[u8], offset: i64, appended_ms: i64) -> Option<Ow
     for _ in 0..count {
         let len = usize::try_from(number(from)?).ok()?;
         let key = std::str::from_utf8(from.split_off(..len)?).ok()?;
-        headers = headers.insert(Header { key, value: optional(from)? });
+        headers = headers.insert(Header { key, value: Text::read(from)?.bytes() });
     }
-    let (key, value) = (optional(from)?, optional(from)?);
+    let (key, value) = (Text::read(from)?.bytes(), Text::read(from)?.bytes());
     let timestamp = Timestamp::CreateTime(appended_ms);
     let is_all = from.is_empty();
     is_all.then(|| {
@@ -75,11 +75,25 @@ fn number(from: &mut &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes))
 }
 
-/// A text that may be missing: `Some(None)`.
-fn optional<'a>(from: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
-    match number(from)?.checked_sub(1) {
-        None => Some(None),
-        Some(len) => Some(Some(from.split_off(..usize::try_from(len).ok()?)?)),
+/// A text that may be missing.
+enum Text<'a> {
+    Missing,
+    There(&'a [u8]),
+}
+
+impl<'a> Text<'a> {
+    fn read(from: &mut &'a [u8]) -> Option<Self> {
+        Some(match number(from)?.checked_sub(1) {
+            None => Self::Missing,
+            Some(len) => Self::There(from.split_off(..usize::try_from(len).ok()?)?),
+        })
+    }
+
+    fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Missing => None,
+            Self::There(bytes) => Some(bytes),
+        }
     }
 }
 

@@ -91,11 +91,7 @@ impl LogMessages for Messages {
 /// Reads its logs, makes a range of what there is, and settles it once it may be sent.
 fn worker(ownership: &Receiver<Ownership>, orders: &Receiver<Order>, reports: &Sender<Report>) {
     let mut logs: Vec<Partition> = Vec::new();
-    let tell = |report: Report| {
-        if reports.try_send(report).is_err() {
-            panic!("there is room");
-        }
-    };
+    let tell = |report: Report| assert!(reports.try_send(report).is_ok(), "there is room");
     loop {
         match ownership.recv_timeout(Duration::from_millis(1)) {
             Ok(Ownership::Gained(partition)) => logs.push(*partition),

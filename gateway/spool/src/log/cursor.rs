@@ -114,9 +114,7 @@ impl<F: Files> Cursor<F> {
         record.index = record.index.saturating_add(1);
         record.at = record.at.saturating_add(u64::from(entry.bytes));
         match read {
-            Err(error) if !is_short(&error) => {
-                return Err(Fatal::of("read", &segment.place.file_name())(error));
-            }
+            Err(error) if !is_short(&error) => Err(Fatal::of("read", &segment.place.file_name())(error)),
             read => {
                 self.position = self.position.saturating_add(1);
                 let is_whole = read.is_ok() && crc32c::crc32c(&payload) == entry.crc;

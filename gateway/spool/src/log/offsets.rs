@@ -136,7 +136,7 @@ impl<F: FileAt> Offsets<F> {
                 }
             }
         }
-        if offsets.is_foreign()? {
+        if offsets.is_foreign() {
             return Err(OffsetsError::Foreign);
         }
         // The commit that was read may have been in the system's memory only.
@@ -198,18 +198,13 @@ impl<F: FileAt> Offsets<F> {
     }
 
     /// Whether a whole commit of another owner is in the file.
-    fn is_foreign(&self) -> Result<bool, Fatal> {
-        if self.committed.is_some() {
-            return Ok(false);
-        }
-        for number in 0..2 {
-            let mut bytes = [0; COMMIT_BYTES];
-            let is_there = self.file.read_exact_at(&mut bytes, place_at(number)).is_ok();
-            if is_there && Take::checked(&bytes).is_some_and(|mut take| take.bytes(8) == MAGIC) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    fn is_foreign(&self) -> bool {
+        self.committed.is_none()
+            && (0..2).any(|number| {
+                let mut bytes = [0; COMMIT_BYTES];
+                let is_there = self.file.read_exact_at(&mut bytes, place_at(number)).is_ok();
+                is_there && Take::checked(&bytes).is_some_and(|mut take| take.bytes(8) == MAGIC)
+            })
     }
 
     /// Whether something was written to both places. The first commit may have been cut off: then nothing was committed.

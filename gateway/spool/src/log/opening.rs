@@ -12,7 +12,7 @@
 use crate::{
     entry::{Entry, State},
     files::{Fatal, FileAt, Files},
-    format::{Kind, SEGMENT_BYTES_MIN, name},
+    format::{Kind, SEGMENT_BYTES_MIN, name, parse_name},
     log::{
         LostMessages, RECORD_MESSAGES_MAX,
         offsets::{FoundOffsets, Offsets, OffsetsError, Owner},
@@ -21,11 +21,11 @@ use crate::{
     },
     open::{self, Found, OpenError, Taken},
     queue::Options,
-    recover::Partitions,
+    recover::{FoundSegment, Partitions, Verdict},
     recovered::Recovered,
     segment::Segment,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 /// Parameters of a log.
 #[derive(Debug, Clone)]
@@ -148,6 +148,42 @@ impl<F: Files> Log<F> {
         log.restore(segments, kept_bytes);
         log.remove_below(start)?;
         Ok((log, offsets, LogFound { recovered: recovery.report, lost, is_offsets_damaged: is_damaged }))
+    }
+}
+
+impl<F: Files> LogView<F> {
+    /// A view of a log that another process may have open. It changes nothing, and ends where the log ends now.
+    ///
+    /// # Errors
+    /// [`OpenError`] if a file cannot be read.
+    pub fn read_only(files: F, identity: u64) -> Result<Self, OpenError> {
+        let names = files.names().map_err(Fatal::of("list", "the directory"))?;
+        let mut found: Vec<(u64, Kind)> = names.iter().filter_map(|name| parse_name(name)).collect();
+        found.retain(|(_, kind)| *kind != Kind::New);
+        found.sort_unstable();
+        let last = found.last().map_or(0, |(sequence, _)| *sequence);
+        let view = Self::new(Arc::new(files), identity, Vec::new());
+        let (mut recovery, mut next) = (open::recovery(), 0);
+        for (sequence, kind) in found {
+            let file_name = name(sequence, kind);
+            let file = view.files().open(&file_name).map_err(Fatal::of("open", &file_name))?;
+            let (newest, reads_all, failure) = (sequence == last, false, Cell::default());
+            let segment =
+                FoundSegment { file: Arc::new(file), sequence, kind, newest, identity, reads_all, failure };
+            let segment = match segment.recover(&mut Partitions::default(), &mut recovery)? {
+                Verdict::Newer(version) => return Err(OpenError::Newer { file: file_name, version }),
+                Verdict::Foreign => continue,
+                Verdict::Ours(segment) => segment,
+            };
+            let mut offsets = segment.entries.iter().filter_map(offsets_of);
+            if let Some((first, end)) = offsets.next() {
+                let is_damaged = kind == Kind::Damaged;
+                view.add(SegmentPlace { first, sequence, is_damaged });
+                next = offsets.fold(end, |next: i64, (_, end)| next.max(end)).max(next);
+            }
+        }
+        view.set_end(next);
+        Ok(view)
     }
 }
 

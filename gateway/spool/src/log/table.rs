@@ -43,8 +43,10 @@ pub fn decode(table: &[u8], count: usize, message_bytes: u64) -> Option<Vec<Tabl
     let entries: Vec<TableEntry> = entries
         .iter()
         .map(|entry| {
-            let [a, b, c, d, e, f, g, h] = *entry;
-            TableEntry { bytes: u32::from_le_bytes([a, b, c, d]), crc: u32::from_le_bytes([e, f, g, h]) }
+            // Both in one number, the first one in its lower half.
+            let both = u64::from_le_bytes(*entry);
+            let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+            TableEntry { bytes: half(both), crc: half(both >> 32) }
         })
         .collect();
     let sum = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(u64::from(entry.bytes)));

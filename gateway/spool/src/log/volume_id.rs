@@ -44,10 +44,8 @@ pub fn volume_id(files: &impl Files, make: impl FnOnce() -> [u8; 16]) -> Result<
     }
     let id = make();
     let is_written = whole_file::replace(files, VOLUME_ID_FILE, encode(id).as_bytes());
-    match is_written.map_err(Fatal::of("write", VOLUME_ID_FILE))? {
-        true => Ok(id),
-        false => Err(VolumeIdError::Full),
-    }
+    let is_written = is_written.map_err(Fatal::of("write", VOLUME_ID_FILE))?;
+    if is_written { Ok(id) } else { Err(VolumeIdError::Full) }
 }
 
 fn encode(id: [u8; 16]) -> String {

@@ -7,7 +7,7 @@ use crate::{
 use proptest::prelude::*;
 use sluice_spool::{
     format::{RECORD_HEADER_BYTES, RECORDS_AT},
-    log::{LostMessages, Read},
+    log::{LogView, LostMessages, Read},
 };
 
 /// A log with three records of two messages of 100 bytes each, all synced.
@@ -53,6 +53,26 @@ fn read(opened: &Opened, naive: &NaiveLog, from: i64) -> (Vec<i64>, Vec<LostMess
 
 fn lost(first: i64, next: i64, is_exact: bool) -> LostMessages {
     LostMessages { first, next, is_exact }
+}
+
+#[test]
+fn a_log_is_read_beside_its_owner_and_nothing_changes() {
+    let (disk, mut naive) = written();
+    let mut opened = open(&disk).unwrap();
+    assert!(naive.append(&mut opened, &[10, 20], u64::MAX).unwrap());
+    naive.sync(&mut opened).unwrap();
+    let (before, files) = (disk.content(&file(&disk)), disk.file_names());
+    let view = LogView::read_only(disk.clone(), crate::log_model::IDENTITY).unwrap();
+    assert_eq!((view.start(), view.end()), (0, 8));
+    let mut cursor = view.read_from(0);
+    for offset in 0..8 {
+        let Read::Message(message) = cursor.read().unwrap() else { panic!("at {offset}") };
+        assert_eq!((message.offset, &message.payload), (offset, &naive.messages[&offset]));
+    }
+    assert_eq!(cursor.read().unwrap(), Read::End);
+    assert_eq!((disk.content(&file(&disk)), disk.file_names()), (before, files));
+    let other = LogView::read_only(disk, 9).unwrap();
+    assert_eq!((other.start(), other.end()), (0, 0), "it is not its log");
 }
 
 #[test]

@@ -17,7 +17,9 @@ use sluice_gateway_config::CheckedConfig;
 pub(crate) fn source_version(config: &CheckedConfig, secrets: &[Mounted]) -> String {
     let mut kafka = config.config().source.kafka.clone();
     // Follows from memory and partitions, and is nothing that Kafka could refuse.
-    kafka.iter_mut().for_each(|kafka| kafka.partitions_active_max = 1);
+    if let Some(kafka) = &mut kafka {
+        kafka.partitions_active_max = 1;
+    }
     let of_kafka: Vec<Mounted> =
         secrets.iter().filter(|one| one.of.side() == Side::Source).cloned().collect();
     let version = secrets::version(&of_kafka).unwrap_or_default();
