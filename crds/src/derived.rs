@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Derived {
-    /// Partitions that one gateway has at the most.
+    /// Partitions that one gateway has at the most; with source.otlp, logs on its volume.
     pub partitions_per_gateway: u32,
-    /// Partitions that one gateway reads at the same time; the others take turns.
+    /// Partitions that one gateway reads at the same time, and the others take turns; with source.otlp, logs.
     pub partitions_active_per_gateway: u32,
     /// Worker threads of one gateway.
     pub workers: u32,

@@ -48,6 +48,7 @@ pub use trace_pipeline::{
     Edge, EdgeAuthentication, EdgeAutoscaling, EdgeGrpc, EdgeHttp, EdgePodTemplate, EdgeResourceLimits,
     EdgeResources, EdgeService, EdgeServiceType, EdgeTenants, EdgeTls,
 };
+pub use trace_pipeline::{Listeners, OtlpSource};
 pub use trace_pipeline::{Observability, PodMonitoring};
 
 /// The API group.

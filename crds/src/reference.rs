@@ -7,9 +7,13 @@ use serde_json::Value;
 use std::fmt::Write as _;
 
 /// Fields without a default in the schema that count nevertheless while they are not set, and as what.
-pub const DERIVED: [(&str, &str); 22] = [
-    ("replicas", "the partitions / `partitionsPerReplica`, or the decision of `scaling`"),
+pub const DERIVED: [(&str, &str); 23] = [
+    (
+        "replicas",
+        "the partitions / `partitionsPerReplica`, 2 with `source.otlp`, or the decision of `scaling`",
+    ),
     ("source.kafka.consumerGroup", "`<namespace>.<name>`"),
+    ("source.otlp.logs", "one for each worker"),
     ("scaling.maxReplicas", "the number of partitions"),
     ("gateway.image", "the operator's image for gateways, as `gateway.upgradeStrategy` says"),
     ("gateway.workers", "the whole cores of `gateway.resources.requests.cpu`, at least 1"),

@@ -78,7 +78,13 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
 
-    /// Partitions of all topics.
+    /// Where gateways accept OTLP, as host:port of the Service, gRPC first; only with source.otlp.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2), inner(length(max = 261)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub endpoints: Vec<String>,
+
+    /// Partitions of all topics; not set with source.otlp.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitions: Option<u32>,
 
@@ -88,7 +94,7 @@ pub struct TracePipelineStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub topics: Vec<TopicStatus>,
 
-    /// The consumer group that the gateways are in.
+    /// The consumer group that the gateways are in; not set with source.otlp.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer_group: Option<String>,
 
@@ -124,7 +130,7 @@ pub struct TracePipelineStatus {
     #[schemars(length(max = 63))]
     pub schema_job: Option<String>,
 
-    /// Messages that Kafka deleted before they were read; not set while none is known to be.
+    /// Messages that Kafka deleted before they were read, or that a gateway could not read from its volume; not set while none is known to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossStatus>,
 
@@ -218,7 +224,7 @@ pub struct TopicStatus {
 #[derive(KubeSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lag {
-    /// Messages that are not yet committed, over all partitions, in steps: the number stays until it is half or twice as many, and is then
+    /// Messages that are not yet committed, over all partitions, or with source.otlp over the logs of all gateways, in steps: the number stays until it is half or twice as many, and is then
     /// rounded to two significant digits. 0 is exact. `kubectl sluice lag` and metrics show the exact number.
     pub messages: i64,
 }

@@ -12,6 +12,7 @@ mod gateway;
 mod insert;
 mod lifecycle;
 mod observability;
+mod otlp;
 mod pod_template;
 mod protection;
 mod queue;
@@ -33,6 +34,7 @@ pub use gateway::{Gateway, ImagePullPolicy, LogLevel, UpgradeStrategy};
 pub use insert::{Insert, InsertFormat, SettingValue};
 pub use lifecycle::{DeletionPolicy, ManagementState};
 pub use observability::{Observability, PodMonitoring};
+pub use otlp::{Listeners, OtlpSource};
 pub use pod_template::{AnnotationValue, DnsPolicy, LabelValue, PodTemplate, UserAndGroup};
 pub use protection::{DisruptionBudget, NetworkRules};
 pub use queue::{OnZoneLoss, Queue, QueueMode, Retention, RetentionPolicy};
@@ -62,7 +64,7 @@ use serde::{Deserialize, Serialize};
     shortname = "tp",
     category = "observability",
     namespaced,
-    doc = "Traces from Kafka topics into one ClickHouse table.",
+    doc = "Traces from Kafka topics, or from OTLP clients, into one ClickHouse table.",
     derive = "PartialEq",
     status = "TracePipelineStatus",
     scale(
@@ -87,7 +89,7 @@ use serde::{Deserialize, Serialize};
     ),
     printcolumn(
         name = "Lag", type_ = "integer", json_path = ".status.lag.messages",
-        description = "messages that are not yet committed"
+        description = "messages that are not yet committed; with source.otlp, requests that wait on the volumes"
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
@@ -99,6 +101,10 @@ use serde::{Deserialize, Serialize};
         description = "what is promised about delivery"
     ),
     printcolumn(name = "Topic", type_ = "string", json_path = ".spec.source.kafka.topics[0]", priority = 1),
+    printcolumn(
+        name = "Endpoint", type_ = "string", json_path = ".status.endpoints[0]", priority = 1,
+        description = "where gateways accept OTLP, with source.otlp"
+    ),
     printcolumn(name = "Table", type_ = "string", json_path = ".spec.sink.clickhouse.table", priority = 1),
     printcolumn(name = "Memory", type_ = "string", json_path = ".status.derived.memory", priority = 1),
     printcolumn(
@@ -121,33 +127,52 @@ use serde::{Deserialize, Serialize};
         .message("scaling.drain.onTimeout Force cannot be used with delivery.commit AfterEnqueue: the queue volume is the only \
                   copy of what is committed and not inserted yet; use Abort or Job"),
     validation = Rule::new(
-        "!has(self.delivery.deadLetter.topic) || !(self.delivery.deadLetter.topic in self.source.kafka.topics)")
+        "!has(self.delivery.deadLetter.topic) || !has(self.source.kafka) \
+         || !(self.delivery.deadLetter.topic in self.source.kafka.topics)")
         .message("delivery.deadLetter.topic is a topic of the source, which would read its dead letters again"),
-    validation = Rule::new("!has(self.scaling.idle) || self.source.kafka.groupProtocol == 'Classic'")
+    validation = Rule::new(
+        "!has(self.scaling.idle) || !has(self.source.kafka) || self.source.kafka.groupProtocol == 'Classic'")
         .message("scaling.idle needs source.kafka.groupProtocol Classic: with the other protocol Kafka counts the retention of an offset \
                   from its commit, and deletes those of an idle topic when the last gateway leaves"),
-    validation = Rule::new("!has(self.edge) || self.source.kafka.format == 'OtlpProto'")
+    validation = Rule::new("!has(self.edge) || !has(self.source.kafka) || self.source.kafka.format == 'OtlpProto'")
         .message("edge needs source.kafka.format OtlpProto, which is how it writes messages: set that, or remove edge"),
     validation = Rule::new(
-        "!has(self.edge) || (has(self.edge.topic) ? self.edge.topic in self.source.kafka.topics : size(self.source.kafka.topics) == 1)")
-        .message("edge.topic is one of source.kafka.topics, and must be set if there are several")
+        "!has(self.edge) || !has(self.source.kafka) \
+         || (has(self.edge.topic) ? self.edge.topic in self.source.kafka.topics : size(self.source.kafka.topics) == 1)")
+        .message("edge.topic is one of source.kafka.topics, and must be set if there are several"),
+    validation = Rule::new("!has(self.edge) || !has(self.source.otlp)")
+        .message("edge cannot be used with source.otlp: the edge writes to a topic of Kafka, and gateways accept OTLP themselves; remove edge"),
+    validation = Rule::new("!has(self.source.otlp) || self.queue.mode == 'Spill'")
+        .message("source.otlp needs queue.mode Spill: gateways keep requests on the queue volume before they answer them"),
+    validation = Rule::new("!has(self.source.otlp) || self.delivery.commit == 'AfterInsert'")
+        .message("delivery.commit AfterEnqueue cannot be used with source.otlp: the queue volume has the only copy in any case; leave commit \
+                  out"),
+    validation = Rule::new("!has(self.source.otlp) || !has(self.delivery.deadLetter.topic)")
+        .message("delivery.deadLetter.topic cannot be used with source.otlp: dead letters are on the queue volume, up to \
+                  source.otlp.deadLetterBytesMax; leave topic out"),
+    validation = Rule::new("!has(self.source.otlp) || self.scaling.drain.onTimeout == 'Abort'")
+        .message("source.otlp needs scaling.drain.onTimeout Abort: only the gateway itself inserts what is in the logs of its volume"),
+    validation = Rule::new("!has(self.source.otlp) || !has(self.scaling.idle)")
+        .message("scaling.idle cannot be used with source.otlp: without a gateway nobody would accept requests"),
+    validation = Rule::new("!has(self.source.otlp) || !(self.scaling.mode in ['Auto', 'Recommend']) || has(self.scaling.maxReplicas)")
+        .message("source.otlp with scaling.mode Auto or Recommend needs scaling.maxReplicas: no number of partitions limits the gateways")
 )]
 pub struct TracePipelineSpec {
-    /// Where messages come from.
+    /// Where spans come from.
     pub source: Source,
 
     /// Where rows go.
     pub sink: Sink,
 
     /// Number of gateways, 0 to 1000; never more than there are partitions. When it is not set, the number follows from
-    /// partitionsPerReplica, or from scaling. With scaling.mode External it is required as the first value; from then on the client of
+    /// partitionsPerReplica, or from scaling; with source.otlp, it is 2. With scaling.mode External it is required as the first value; from then on the client of
     /// /scale writes it, and tools that apply the spec again should leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: Option<u32>,
 
     /// Partitions for one gateway, 1 to 1024, while replicas is not set: there are as many gateways as it takes.
-    /// Default 4.
+    /// Default 4. It has no meaning with source.otlp.
     #[serde(default = "partitions_per_replica")]
     #[schemars(range(min = 1, max = 1024))]
     pub partitions_per_replica: u32,
@@ -227,4 +252,12 @@ fn observability() -> Option<Observability> {
 
 fn partitions_per_replica() -> u32 {
     4
+}
+
+impl TracePipelineSpec {
+    /// Whether a queue volume may have the only copy of what is on it, whatever Kafka keeps: requests of `source.otlp`, or rows that were
+    /// committed before they were inserted.
+    pub fn has_only_copies_on_volumes(&self) -> bool {
+        self.source.otlp.is_some() || self.delivery.commit == Commit::AfterEnqueue
+    }
 }

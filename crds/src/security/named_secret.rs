@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     trace_connection::{ClickHouseConnection, KafkaConnection},
-    trace_pipeline::{Credentials, Edge, TracePipelineSpec},
+    trace_pipeline::{Credentials, Listeners, TracePipelineSpec},
 };
 
 /// Key of the authorities' certificates where the spec names none.
@@ -34,15 +34,15 @@ pub const SECRET_ACCESS_KEY_KEY: &str = "secret-access-key";
 /// The file of a session token of AWS. The spec names its key, or none is read.
 pub const SESSION_TOKEN_KEY: &str = "session-token";
 
-/// Key of the edge's bearer tokens where the spec names none.
+/// Key of the bearer tokens of OTLP clients where the spec names none.
 pub const BEARER_TOKENS_KEY: &str = "tokens";
-/// Key of the edge's users where the spec names none.
+/// Key of the users of OTLP clients where the spec names none.
 pub const BASIC_USERS_KEY: &str = "users";
 
 /// Whose connections a Secret is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Those to Kafka.
+    /// Those to Kafka; with `source.otlp`, those of OTLP clients.
     Source,
     /// Those to `ClickHouse`.
     Sink,
@@ -65,6 +65,14 @@ pub enum SecretUse {
     KafkaTokenAuthorities,
     /// `source.kafka.sasl.oauth.awsMskIam.secretRef`
     KafkaAws,
+    /// `source.otlp.tls.certificateSecretRef`
+    OtlpCertificate,
+    /// `source.otlp.tls.clientCaSecretRef`
+    OtlpClientAuthorities,
+    /// `source.otlp.authentication.bearerTokensSecretRef`
+    OtlpBearerTokens,
+    /// `source.otlp.authentication.basicUsersSecretRef`
+    OtlpBasicUsers,
     /// `sink.clickhouse.tls.caSecretRef`
     ClickHouseAuthorities,
     /// `sink.clickhouse.tls.clientCertificateSecretRef`
@@ -144,6 +152,10 @@ impl SecretUse {
             Self::KafkaClient => "spec.source.kafka.sasl.oauth.clientCredentials.secretRef",
             Self::KafkaTokenAuthorities => "spec.source.kafka.sasl.oauth.clientCredentials.caSecretRef",
             Self::KafkaAws => "spec.source.kafka.sasl.oauth.awsMskIam.secretRef",
+            Self::OtlpCertificate => "spec.source.otlp.tls.certificateSecretRef",
+            Self::OtlpClientAuthorities => "spec.source.otlp.tls.clientCaSecretRef",
+            Self::OtlpBearerTokens => "spec.source.otlp.authentication.bearerTokensSecretRef",
+            Self::OtlpBasicUsers => "spec.source.otlp.authentication.basicUsersSecretRef",
             Self::ClickHouseAuthorities => "spec.sink.clickhouse.tls.caSecretRef",
             Self::ClickHouseCertificate => "spec.sink.clickhouse.tls.clientCertificateSecretRef",
             Self::ClickHouseUser => "spec.sink.clickhouse.credentials.secretRef",
@@ -163,7 +175,11 @@ impl SecretUse {
             | Self::KafkaUser
             | Self::KafkaClient
             | Self::KafkaTokenAuthorities
-            | Self::KafkaAws => Side::Source,
+            | Self::KafkaAws
+            | Self::OtlpCertificate
+            | Self::OtlpClientAuthorities
+            | Self::OtlpBearerTokens
+            | Self::OtlpBasicUsers => Side::Source,
             Self::ClickHouseAuthorities
             | Self::ClickHouseCertificate
             | Self::ClickHouseUser
@@ -173,6 +189,18 @@ impl SecretUse {
             | Self::EdgeBearerTokens
             | Self::EdgeBasicUsers => Side::Edge,
         }
+    }
+
+    /// Whether it is for connections of OTLP clients. Pods read these files again while they run; the operator needs none of them.
+    pub fn is_of_clients(self) -> bool {
+        self.side() == Side::Edge
+            || matches!(
+                self,
+                Self::OtlpCertificate
+                    | Self::OtlpClientAuthorities
+                    | Self::OtlpBearerTokens
+                    | Self::OtlpBasicUsers
+            )
     }
 }
 
@@ -272,11 +300,12 @@ impl AwsSecretRef {
 impl TracePipelineSpec {
     /// Every Secret that the spec names, in the order of [`SecretUse`]. Those that a referenced `TraceConnection` names are not among them.
     pub fn secrets(&self) -> Vec<NamedSecret<'_>> {
-        let (kafka, clickhouse) = (&self.source.kafka, &self.sink.clickhouse);
-        let mut named = of_kafka(kafka.tls.as_ref(), kafka.sasl.as_ref());
-        named.extend(of_clickhouse(clickhouse.tls.as_ref(), clickhouse.credentials.as_ref()));
-        named.extend(self.edge.as_deref().into_iter().flat_map(of_edge));
-        named
+        let (source, clickhouse) = (&self.source, &self.sink.clickhouse);
+        let kafka = source.kafka.iter().flat_map(|kafka| of_kafka(kafka.tls.as_ref(), kafka.sasl.as_ref()));
+        let otlp = source.otlp.iter().flat_map(|otlp| of_clients(otlp.listeners(), OTLP_USES));
+        let sink = of_clickhouse(clickhouse.tls.as_ref(), clickhouse.credentials.as_ref());
+        let edge = self.edge.iter().flat_map(|edge| of_clients(edge.listeners(), EDGE_USES));
+        kafka.chain(otlp).chain(sink).chain(edge).collect()
     }
 }
 
@@ -306,28 +335,46 @@ fn of_clickhouse<'a>(tls: Option<&'a Tls>, credentials: Option<&'a Credentials>)
     named
 }
 
-fn of_edge(edge: &Edge) -> Vec<NamedSecret<'_>> {
-    let tls = edge.tls.as_ref();
+/// What the Secrets of OTLP clients are named for: certificate, authorities, bearer tokens, users.
+type ClientUses = [SecretUse; 4];
+
+const EDGE_USES: ClientUses = [
+    SecretUse::EdgeCertificate,
+    SecretUse::EdgeClientAuthorities,
+    SecretUse::EdgeBearerTokens,
+    SecretUse::EdgeBasicUsers,
+];
+
+const OTLP_USES: ClientUses = [
+    SecretUse::OtlpCertificate,
+    SecretUse::OtlpClientAuthorities,
+    SecretUse::OtlpBearerTokens,
+    SecretUse::OtlpBasicUsers,
+];
+
+fn of_clients(
+    Listeners { tls, authentication: clients, .. }: Listeners<'_>,
+    [certificate_use, ca_use, tokens_use, users_use]: ClientUses,
+) -> Vec<NamedSecret<'_>> {
     let certificate = tls.map(|tls| &tls.certificate_secret_ref).map(|secret| NamedSecret {
-        of: SecretUse::EdgeCertificate,
+        of: certificate_use,
         name: &secret.name,
         keys: secret.keys(),
     });
     let ca = tls.and_then(|tls| tls.client_ca_secret_ref.as_ref()).map(|secret| NamedSecret {
-        of: SecretUse::EdgeClientAuthorities,
+        of: ca_use,
         name: &secret.name,
         keys: secret.keys(),
     });
-    let clients = edge.authentication.as_ref();
     let tokens = clients.and_then(|clients| clients.bearer_tokens_secret_ref.as_ref());
     let tokens = tokens.map(|secret| NamedSecret {
-        of: SecretUse::EdgeBearerTokens,
+        of: tokens_use,
         name: &secret.name,
         keys: vec![UsedKey::new(KeyUse::BearerTokens, secret.key.as_ref())],
     });
     let users = clients.and_then(|clients| clients.basic_users_secret_ref.as_ref());
     let users = users.map(|secret| NamedSecret {
-        of: SecretUse::EdgeBasicUsers,
+        of: users_use,
         name: &secret.name,
         keys: vec![UsedKey::new(KeyUse::BasicUsers, secret.key.as_ref())],
     });

@@ -1,11 +1,11 @@
-//! Messages that Kafka deleted before they were read.
+//! Messages that were lost before they were read.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Messages that Kafka deleted before they were read.
+/// Messages that Kafka deleted before they were read; with source.otlp, requests that gateways could not read from damaged volumes.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LossStatus {

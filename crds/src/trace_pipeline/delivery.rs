@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Delivery {
     /// When an offset is committed. AfterInsert (the default): every row below it is in ClickHouse or dead-lettered, so Kafka is the
     /// durable copy and consumer lag is exact. AfterEnqueue: rows that have waited for 5 s go to the queue volume and count once they are
-    /// synced to it, so Kafka may delete them sooner; the volume is then the only copy until they are inserted.
+    /// synced to it, so Kafka may delete them sooner; the volume is then the only copy until they are inserted. With source.otlp only AfterInsert:
+    /// the volume always has the only copy.
     #[serde(default)]
     pub commit: Commit,
 
@@ -37,7 +38,7 @@ pub struct DeadLetter {
     /// topic of the source has its own, <topic>.dead-letter. When it is set, all of them share it; it must not be a topic of the source,
     /// which would read its dead letters again. A gateway creates a topic that is missing for its first letter, with as many partitions as
     /// its source, 8 at most, and the source's replication factor. After a change, the letters stay in the former topic: list or replay them
-    /// before.
+    /// before. With source.otlp it cannot be set: letters are on the queue volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 249))]
     #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z0-9._-]+$') && self != '.' && self != '..'")

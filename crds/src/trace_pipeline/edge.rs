@@ -190,7 +190,7 @@ fn enabled() -> bool {
     true
 }
 
-/// The certificate of the edge, and of its clients. Renewed certificates restart no pod.
+/// The certificate of the server, and of its clients. Renewed certificates restart no pod.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EdgeTls {
@@ -210,8 +210,7 @@ pub struct EdgeTls {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.bearerTokensSecretRef) || has(self.basicUsersSecretRef)")
-        .message("edge.authentication has bearerTokensSecretRef, basicUsersSecretRef or both: set one, or remove authentication to let \
-                  every client in")
+        .message("authentication has bearerTokensSecretRef, basicUsersSecretRef or both: set one, or remove authentication to let every client in")
 )]
 pub struct EdgeAuthentication {
     /// A Secret in the pipeline's namespace with bearer tokens, one a line. With several, clients can change from one to the next without
@@ -423,7 +422,7 @@ pub struct EdgePodTemplate {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.loadBalancerClass) || (has(self.type) && self.type == 'LoadBalancer')")
-        .message("edge.service.loadBalancerClass needs type LoadBalancer: set that, or remove loadBalancerClass")
+        .message("service.loadBalancerClass needs type LoadBalancer: set that, or remove loadBalancerClass")
 )]
 pub struct EdgeService {
     /// ClusterIP (the default): an address within the cluster. NodePort: also a port of every node. LoadBalancer: also an address outside,
@@ -435,14 +434,14 @@ pub struct EdgeService {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(validation = Rule::new(OWN_KEYS)
-        .message("annotations of edge.service cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
+        .message("annotations of service cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
     pub annotations: BTreeMap<String, AnnotationValue>,
 
     /// More labels, at most 32. None begins with app.kubernetes.io/ or sluice.dev/.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(validation = Rule::new(OWN_KEYS)
-        .message("labels of edge.service cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
+        .message("labels of service cannot begin with app.kubernetes.io/ or sluice.dev/: the operator sets those"))]
     pub labels: BTreeMap<String, LabelValue>,
 
     /// The load balancer's class, with type LoadBalancer; Kubernetes lets it be set only when the type becomes LoadBalancer. When it is not

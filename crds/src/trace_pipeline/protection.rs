@@ -33,7 +33,7 @@ impl Default for DisruptionBudget {
 #[serde(rename_all = "camelCase")]
 pub struct NetworkRules {
     /// Whether there is a NetworkPolicy. Default true: any client may connect to the admin port (see metricsFrom), only the operator to the
-    /// port above it, and no client to any other port; pods may use DNS and open any TCP connection (see egressTo), which is all that they
+    /// port above it, clients of OTLP to the ports for it (see otlpFrom), and no client to any other port; pods may use DNS and open any TCP connection (see egressTo), which is all that they
     /// do. Rules of several policies add up: with false, only other policies apply, and no rule where there is no other policy.
     #[serde(default = "enabled")]
     pub enabled: bool,
@@ -50,7 +50,7 @@ pub struct NetworkRules {
     )]
     pub metrics_from: Vec<NetworkPolicyPeer>,
 
-    /// Clients that may send OTLP to the edge, at most 32; as in from of a NetworkPolicy. When there is none, any client.
+    /// Clients that may send OTLP, to the edge or to gateways with source.otlp, at most 32; as in from of a NetworkPolicy. When there is none, any client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "bounded::<Vec<NetworkPolicyPeer>>")]
     #[x_kube(

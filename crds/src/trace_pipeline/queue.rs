@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
         .message("maxBytes must be at most 95 % of size: the file system of the volume needs the rest")
 )]
 pub struct Queue {
-    /// Spill (the default): each gateway has a volume for blocks that cannot be inserted yet. Disabled: it has none.
+    /// Spill (the default): each gateway has a volume for blocks that cannot be inserted yet, or with source.otlp for requests. Disabled: it has
+    /// none.
     #[serde(default)]
     pub mode: QueueMode,
 

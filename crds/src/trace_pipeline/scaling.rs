@@ -34,7 +34,7 @@ pub struct Scaling {
     pub min_replicas: u32,
 
     /// Maximum number of gateways, in Auto and Recommend; 1 to 1000, and never more than partitions. When it is not set, the number of
-    /// partitions.
+    /// partitions; with source.otlp, Auto and Recommend need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_replicas: Option<u32>,
@@ -239,7 +239,7 @@ pub struct Drain {
     /// What happens to gateways that take longer. Abort (the default): all of them stay, and the operator tries again after the same time.
     /// Force: they are removed; with queue.mode Disabled, other gateways read again what Kafka still has of it. It cannot be used with
     /// delivery.commit AfterEnqueue. Job: they are removed. In both cases a Job inserts what is on their volumes before the volumes are
-    /// deleted.
+    /// deleted. With source.otlp only Abort: no Job inserts what is in logs.
     #[serde(default)]
     pub on_timeout: OnTimeout,
 }

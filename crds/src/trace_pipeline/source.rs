@@ -1,8 +1,9 @@
-//! Where messages come from: Kafka.
+//! Where spans come from: topics of Kafka, or OTLP clients.
 
 use crate::{
     security::{Sasl, Tls},
     trace_connection::ConnectionRef,
+    trace_pipeline::otlp::OtlpSource,
 };
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -46,12 +47,25 @@ pub(crate) const AWS_TLS: &str =
 pub(crate) const AWS_TLS_SAID: &str =
     "awsMskIam needs tls: brokers of MSK take logins with IAM over TLS only; set tls: {}";
 
-/// Where messages come from.
+/// Where spans come from: exactly one of kafka and otlp.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.kafka) != has(self.otlp)")
+        .message("exactly one of kafka and otlp is set in source: gateways read topics of Kafka, or accept OTLP themselves; make a pipeline \
+                  for each"),
+    validation = Rule::new("has(self.kafka) == has(oldSelf.kafka)")
+        .message("source.kafka and source.otlp cannot replace each other: what gateways keep on their volumes would be left there; make \
+                  another pipeline")
+)]
 pub struct Source {
-    /// Kafka.
-    pub kafka: KafkaSource,
+    /// Topics of Kafka. Either this or otlp.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kafka: Option<KafkaSource>,
+
+    /// OTLP that gateways accept themselves, without Kafka. Either this or kafka.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otlp: Option<Box<OtlpSource>>,
 }
 
 /// Brokers, topics and how they are read.

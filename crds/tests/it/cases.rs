@@ -9,6 +9,8 @@ mod edge;
 mod idle;
 #[path = "cases/logins.rs"]
 mod logins;
+#[path = "cases/otlp.rs"]
+mod otlp;
 #[path = "cases/pods.rs"]
 mod pods;
 #[path = "cases/presets.rs"]
@@ -33,6 +35,7 @@ pub fn value_cases() -> impl Iterator<Item = &'static Case> {
         .chain(schedules::SCHEDULES)
         .chain(pods::PODS)
         .chain(edge::EDGE)
+        .chain(otlp::OTLP)
         .chain(idle::IDLE)
         .chain(presets::PRESETS)
         .chain(logins::LOGINS)
@@ -103,6 +106,10 @@ const MOVES: &str = "an endpoint may not move to another shard";
 /// And of the first one.
 const FIRST_OF_SHARDS: &str = "the first of shards replaces endpoints";
 
+/// Two kinds of sources.
+const OF_KAFKA: &str = r#"{"kafka": {"bootstrapServers": ["a:1"], "topics": ["a"]}}"#;
+const OF_OTLP: &str = r#"{"otlp": {}}"#;
+
 /// As an earlier version stored it, with what its server filled in.
 const STORED_RESOURCES: &str = r#"{"memory": "512Mi", "cpuRequest": "500m", "resize": "None"}"#;
 /// What a tool applies that has not written the former fields, and so removes none of them.
@@ -144,6 +151,9 @@ pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/sink/clickhouse", OF_SHARD_A, TO_CONNECTION, true, ""),
     ("/spec/sink/clickhouse", OF_CONNECTION, TO_OTHER_CONNECTION, true, ""),
     ("/spec/sink/clickhouse", OF_CONNECTION, FROM_CONNECTION, true, ""),
+    ("/spec/source", OF_OTLP, OF_OTLP, true, ""),
+    ("/spec/source", OF_OTLP, OF_KAFKA, false, "source.kafka and source.otlp cannot replace each other"),
+    ("/spec/source", OF_KAFKA, OF_OTLP, false, "source.kafka and source.otlp cannot replace each other"),
     ("/spec/queue", "{}", r#"{"size": "10Gi", "mode": "Spill"}"#, true, ""),
     // Whether volumes can grow is their storage class's to say; what is smaller or of another class is made anew.
     ("/spec/queue", "{}", r#"{"size": "11Gi"}"#, true, ""),

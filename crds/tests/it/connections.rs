@@ -193,7 +193,7 @@ fn the_sample_keeps_every_rule_and_its_pipelines_reference_its_connection() {
     for pipeline in pipelines {
         assert_eq!(failures_of_pipeline(&pipeline, None), Vec::<String>::new());
         let pipeline: TracePipeline = serde_json::from_value(pipeline).unwrap();
-        let (kafka, clickhouse) = (pipeline.spec.source.kafka, pipeline.spec.sink.clickhouse);
+        let (kafka, clickhouse) = (pipeline.spec.source.kafka.unwrap(), pipeline.spec.sink.clickhouse);
         for reference in [kafka.connection_ref, clickhouse.connection_ref] {
             assert_eq!(reference.unwrap().name, connection.metadata.name.clone().unwrap());
         }

@@ -241,7 +241,8 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
 }
 
 /// What takes the place of another field, and the sample that has it. The first that fits counts.
-const INSTEAD: [(&str, &str); 14] = [
+const INSTEAD: [(&str, &str); 15] = [
+    ("/spec/source/otlp", "tracepipeline-otlp-secured.yaml"),
     ("/spec/edge/replicas", "tracepipeline-edge.yaml"),
     ("/spec/source/kafka/sasl/oauth/awsMskIam", "tracepipeline-msk-iam-keys.yaml"),
     (
@@ -399,11 +400,12 @@ pub fn each(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// Share groups, or what is not Kafka at all, come as another field beside `kafka`: nothing of Kafka's stands outside of it.
+/// What is not Kafka comes as another field beside `kafka`: nothing of Kafka's stands outside of it, and neither is required.
 #[test]
 fn the_source_has_room_for_another_kind() {
     let source = schema()["properties"]["spec"]["properties"]["source"].clone();
     let kinds: Vec<&String> = source["properties"].as_object().unwrap().keys().collect();
-    assert_eq!(kinds, ["kafka"]);
+    assert_eq!(kinds, ["kafka", "otlp"]);
+    assert_eq!(source["required"], Value::Null);
     assert_eq!(source["type"], "object");
 }

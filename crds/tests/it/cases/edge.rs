@@ -85,7 +85,7 @@ pub const EDGE: &[Case] = &[
             r#"{"authentication": {"basicUsersSecretRef": {"name": "a", "key": "b"}}}"#,
         ],
         refused: &[r#"{"authentication": {}}"#],
-        message: "edge.authentication has bearerTokensSecretRef",
+        message: "authentication has bearerTokensSecretRef",
     },
     Case {
         pointer: POINTER,
@@ -135,7 +135,7 @@ pub const EDGE: &[Case] = &[
             r#"{"service": {"type": "NodePort"}}"#,
         ],
         refused: &[r#"{"service": {"loadBalancerClass": "service.k8s.aws/nlb"}}"#],
-        message: "edge.service.loadBalancerClass needs type LoadBalancer",
+        message: "service.loadBalancerClass needs type LoadBalancer",
     },
     Case {
         pointer: POINTER,
@@ -147,13 +147,13 @@ pub const EDGE: &[Case] = &[
         pointer: POINTER,
         taken: &[r#"{"service": {"annotations": {"example.com/a": "b"}}}"#],
         refused: &[r#"{"service": {"annotations": {"sluice.dev/a": "b"}}}"#],
-        message: "annotations of edge.service cannot begin",
+        message: "annotations of service cannot begin",
     },
     Case {
         pointer: POINTER,
         taken: &[r#"{"service": {"labels": {"example.com/a": "b"}}}"#],
         refused: &[r#"{"service": {"labels": {"app.kubernetes.io/name": "b"}}}"#],
-        message: "labels of edge.service cannot begin",
+        message: "labels of service cannot begin",
     },
     Case {
         pointer: POINTER,
