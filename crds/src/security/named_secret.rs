@@ -143,6 +143,13 @@ pub struct NamedSecret<'a> {
 }
 
 impl SecretUse {
+    /// Those of the edge's clients: certificate, authorities, bearer tokens, users.
+    pub const OF_EDGE: [Self; 4] =
+        [Self::EdgeCertificate, Self::EdgeClientAuthorities, Self::EdgeBearerTokens, Self::EdgeBasicUsers];
+    /// Those of the clients of `source.otlp`, in the same order.
+    pub const OF_OTLP: [Self; 4] =
+        [Self::OtlpCertificate, Self::OtlpClientAuthorities, Self::OtlpBearerTokens, Self::OtlpBasicUsers];
+
     /// The field that names the Secret.
     pub fn field(self) -> &'static str {
         match self {
@@ -193,14 +200,7 @@ impl SecretUse {
 
     /// Whether it is for connections of OTLP clients. Pods read these files again while they run; the operator needs none of them.
     pub fn is_of_clients(self) -> bool {
-        self.side() == Side::Edge
-            || matches!(
-                self,
-                Self::OtlpCertificate
-                    | Self::OtlpClientAuthorities
-                    | Self::OtlpBearerTokens
-                    | Self::OtlpBasicUsers
-            )
+        Self::OF_EDGE.contains(&self) || Self::OF_OTLP.contains(&self)
     }
 }
 
@@ -302,9 +302,9 @@ impl TracePipelineSpec {
     pub fn secrets(&self) -> Vec<NamedSecret<'_>> {
         let (source, clickhouse) = (&self.source, &self.sink.clickhouse);
         let kafka = source.kafka.iter().flat_map(|kafka| of_kafka(kafka.tls.as_ref(), kafka.sasl.as_ref()));
-        let otlp = source.otlp.iter().flat_map(|otlp| of_clients(otlp.listeners(), OTLP_USES));
+        let otlp = source.otlp.iter().flat_map(|otlp| of_clients(otlp.listeners(), SecretUse::OF_OTLP));
         let sink = of_clickhouse(clickhouse.tls.as_ref(), clickhouse.credentials.as_ref());
-        let edge = self.edge.iter().flat_map(|edge| of_clients(edge.listeners(), EDGE_USES));
+        let edge = self.edge.iter().flat_map(|edge| of_clients(edge.listeners(), SecretUse::OF_EDGE));
         kafka.chain(otlp).chain(sink).chain(edge).collect()
     }
 }
@@ -335,26 +335,9 @@ fn of_clickhouse<'a>(tls: Option<&'a Tls>, credentials: Option<&'a Credentials>)
     named
 }
 
-/// What the Secrets of OTLP clients are named for: certificate, authorities, bearer tokens, users.
-type ClientUses = [SecretUse; 4];
-
-const EDGE_USES: ClientUses = [
-    SecretUse::EdgeCertificate,
-    SecretUse::EdgeClientAuthorities,
-    SecretUse::EdgeBearerTokens,
-    SecretUse::EdgeBasicUsers,
-];
-
-const OTLP_USES: ClientUses = [
-    SecretUse::OtlpCertificate,
-    SecretUse::OtlpClientAuthorities,
-    SecretUse::OtlpBearerTokens,
-    SecretUse::OtlpBasicUsers,
-];
-
 fn of_clients(
     Listeners { tls, authentication: clients, .. }: Listeners<'_>,
-    [certificate_use, ca_use, tokens_use, users_use]: ClientUses,
+    [certificate_use, ca_use, tokens_use, users_use]: [SecretUse; 4],
 ) -> Vec<NamedSecret<'_>> {
     let certificate = tls.map(|tls| &tls.certificate_secret_ref).map(|secret| NamedSecret {
         of: certificate_use,
