@@ -10,13 +10,14 @@ use crate::{
         Identity, OperatorPods,
         secrets::{Unusable, mounted},
     },
+    otlp_service::OtlpService,
     pipeline::{
         edge_config,
         network_peers::NetworkPeers,
         resources::{self, Sized},
     },
 };
-use sluice_crds::{Edge, EdgeAutoscaling, EdgeService, Side, TracePipeline};
+use sluice_crds::{Edge, EdgeAutoscaling, Side, TracePipeline};
 use sluice_gateway_config::{CheckedEdgeConfig, Violations, parse};
 
 /// Pods of an edge whose spec names no number: one may be evicted or replaced while the other accepts spans.
@@ -49,9 +50,7 @@ pub struct ReadyEdge {
     pub(crate) config: CheckedEdgeConfig,
     pub(crate) resources: Sized,
     pub(crate) scale: EdgeScale,
-    pub(crate) service: EdgeService,
-    /// Ports of the Service: for OTLP/gRPC and for OTLP/HTTP; `None` if it is off.
-    pub(crate) ports: [Option<u32>; 2],
+    pub(crate) service: OtlpService,
     pub(crate) operator_pods: Option<OperatorPods>,
     pub(crate) pull_secrets: Vec<String>,
     /// `None` without a NetworkPolicy.
@@ -121,7 +120,7 @@ impl EdgePlan {
         let Some(sized) = sized else { return Err(found) };
         found.or(())?;
         let config = edge_config::build(&identity.names, spec, edge, &sized)?;
-        check_service(&edge.service)?;
+        let service = OtlpService::of_edge(&identity.names, edge.listeners())?;
         let clients = mounted(spec, &observed.secrets, Side::Edge);
         let identity = identity.of_edge(pipeline, edge, clients.clone().unwrap_or_default())?;
         if let Err(Unusable { reason, message }) = clients {
@@ -133,8 +132,7 @@ impl EdgePlan {
             config,
             resources: sized,
             scale: EdgeScale::of(edge),
-            service: edge.service.clone(),
-            ports: [edge.grpc.enabled.then_some(edge.grpc.port), edge.http.enabled.then_some(edge.http.port)],
+            service,
             operator_pods: operator_pods.cloned(),
             pull_secrets: pull_secrets.to_vec(),
             network,
@@ -149,14 +147,6 @@ impl EdgePlan {
             Self::None | Self::Waiting(_) => None,
         }
     }
-}
-
-fn check_service(service: &EdgeService) -> Result<(), Violations> {
-    let mut found = Violations::default();
-    crate::pipeline::pod_template::check_labels(&service.labels, "spec.edge.service.labels", &mut found);
-    let keys = service.annotations.keys();
-    crate::pipeline::pod_template::check_keys(keys, "spec.edge.service.annotations", &mut found);
-    found.or(())
 }
 
 impl ReadyEdge {

@@ -20,6 +20,7 @@
 //! | `identity` | whose the pods are, and what they run as |
 //! | [`scale`], `facts` | the autoscaler's decision; that and what was observed are all that a plan is made from |
 //! | [`size`], [`drain`], [`rollout`], [`volumes`], `schema` | the other decisions |
+//! | `otlp_service` | the Service that OTLP clients send to |
 //! | [`mod@edge`] | the edge, as the spec wants it |
 //! | `planned` | what was decided |
 //! | [`objects`] | what a plan looks like in Kubernetes |
@@ -34,6 +35,7 @@ mod identity;
 pub mod names;
 pub mod objects;
 pub mod observed;
+mod otlp_service;
 mod pipeline;
 mod plan;
 mod planned;

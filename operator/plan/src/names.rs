@@ -95,11 +95,11 @@ pub const ADMIN_PORT: i32 = 9090;
 /// The port at which a gateway takes `/drain` and `/resume` from other pods: one above [`ADMIN_PORT`], as the contract says. The pod
 /// template does not name it: it would only inform people, and adding it would replace all pods.
 pub const CONTROL_PORT: i32 = 9091;
-/// The port at which pods of the edge accept OTLP/gRPC.
+/// The port at which pods of the edge, and gateways with `source.otlp`, accept OTLP/gRPC.
 pub const OTLP_GRPC_PORT: i32 = 4317;
 /// Its name in the pod and in the Service.
 pub const OTLP_GRPC: &str = "otlp-grpc";
-/// The port at which pods of the edge accept OTLP/HTTP.
+/// The port at which they accept OTLP/HTTP.
 pub const OTLP_HTTP_PORT: i32 = 4318;
 /// Its name in the pod and in the Service.
 pub const OTLP_HTTP: &str = "otlp-http";
@@ -160,6 +160,11 @@ impl Names {
     /// Deployment, Service, ServiceAccount, PodDisruptionBudget, NetworkPolicy and `HorizontalPodAutoscaler` of the edge.
     pub fn edge(&self) -> String {
         format!("{}-edge", self.pipeline)
+    }
+
+    /// The Service of gateways that accept OTLP themselves.
+    pub fn otlp(&self) -> String {
+        format!("{}-otlp", self.pipeline)
     }
 
     /// The edge's ConfigMap, by the hash of its content.
@@ -275,6 +280,10 @@ pub(crate) fn secret_volume(of: SecretUse) -> &'static str {
         SecretUse::EdgeClientAuthorities => "sluice-edge-client-ca",
         SecretUse::EdgeBearerTokens => "sluice-edge-tokens",
         SecretUse::EdgeBasicUsers => "sluice-edge-users",
+        SecretUse::OtlpCertificate => "sluice-otlp-certificate",
+        SecretUse::OtlpClientAuthorities => "sluice-otlp-client-ca",
+        SecretUse::OtlpBearerTokens => "sluice-otlp-tokens",
+        SecretUse::OtlpBasicUsers => "sluice-otlp-users",
     }
 }
 
@@ -311,6 +320,7 @@ mod tests {
         assert!(names.drain(u32::MAX).len() <= 63);
         // A Service's name is a label of DNS. A pod of the edge has the hash of its ReplicaSet and five characters more.
         assert!(names.edge().len() + 1 + 10 + 1 + 5 <= 253 && names.edge().len() <= 63);
+        assert!(names.otlp().len() <= 63);
         // The StatefulSet controller puts its name, a dash and up to ten digits on its pods as a label.
         assert!(names.gateway().len() + 1 + 10 <= 63);
     }

@@ -70,6 +70,8 @@ pub struct Parts {
     pub config_map: ConfigMap,
     /// The headless Service, which gives gateways their names.
     pub service: Service,
+    /// What OTLP clients send to; `None` with `source.kafka`.
+    pub otlp_service: Option<Service>,
     /// What the pods may be reached at; `None` where the spec leaves that to others.
     pub network_policy: Option<NetworkPolicy>,
     /// How many gateways may be evicted at the same time; `None` where the spec leaves that to others.
@@ -94,6 +96,7 @@ impl Parts {
             Some(document(&self.service_account)),
             Some(document(&self.config_map)),
             Some(document(&self.service)),
+            self.otlp_service.as_ref().map(document),
             self.network_policy.as_ref().map(document),
             self.disruption_budget.as_ref().map(document),
             self.schema_config_map.as_ref().map(document),
@@ -148,8 +151,10 @@ pub fn build(plan: &Plan) -> Objects<Desired> {
             service_account: service_account::service_account(&plan.identity, GATEWAY, &plan.pull_secrets),
             config_map: gateway_config_map(plan),
             service: service::service(&plan.identity),
+            otlp_service: plan.otlp.as_ref().map(|otlp| service::otlp_service(&plan.identity, otlp)),
             network_policy: plan.network.as_ref().map(|peers| {
-                network_policy::network_policy(&plan.identity, plan.operator_pods.as_ref(), peers)
+                let operator = plan.operator_pods.as_ref();
+                network_policy::network_policy(&plan.identity, operator, peers, plan.otlp.is_some())
             }),
             disruption_budget: plan.evicted_max.map(|most| {
                 disruption_budget::disruption_budget(&plan.identity, GATEWAY, most, plan.stay_unready)

@@ -8,6 +8,7 @@ pub mod group_owner;
 mod intent;
 mod logins;
 pub mod network_peers;
+pub mod otlp_config;
 mod pod_settings;
 pub mod pod_template;
 pub mod policy;
@@ -24,14 +25,17 @@ use pod_template::check_labels;
 use policy::Policy;
 use resources::Sized;
 use sluice_crds::{PodMonitoring, TracePipelineSpec};
-use sluice_gateway_config::{ByteSize, Duration, Format, InsertFormat, Violations};
+use sluice_gateway_config::{ByteSize, Duration, Format, InsertFormat, Violations, budget::RequestSizing};
 
 /// The spec of a pipeline, parsed once for a plan. Having one proves that its quantities, durations and terms can be read.
 pub(crate) struct Pipeline<'a> {
     pub spec: &'a TracePipelineSpec,
     pub resources: Sized,
     pub grace: Duration,
-    pub record_batch_bytes_max: ByteSize,
+    /// The largest record batch of Kafka, or the largest request of OTLP.
+    pub message_bytes_max: ByteSize,
+    /// The requests of `source.otlp`; `None` with `source.kafka`.
+    pub requests: Option<RequestSizing>,
     pub format: Format,
     pub insert_concurrency: u32,
     pub insert_format: InsertFormat,
@@ -51,15 +55,18 @@ impl<'a> Pipeline<'a> {
         let mut found = Violations::default();
         let resources = resources::read(&spec.gateway.resources, &mut found);
         let grace = gateway_config::grace_period(spec, &mut found);
-        let batch = gateway_config::record_batch_bytes_max(spec, &mut found);
+        let message = gateway_config::message_bytes_max(spec, &mut found);
+        let otlp = spec.source.otlp.as_ref();
+        // What is wrong with them is said of the largest message.
+        let requests = otlp.and_then(|otlp| otlp_config::requests(otlp, &mut Violations::default()));
         let policy = Policy::of(spec).map_err(|others| found.extend(others)).ok();
         let drain = drain_terms::Terms::of(spec).map_err(|others| found.extend(others)).ok();
         // Checked here, because the step of a rollout, which reads them again, reports no violations.
         rollout_terms::Terms::of(spec).map_err(|others| found.extend(others)).ok();
         let pod_monitoring = pod_monitoring(spec, &mut found);
         let network = NetworkPeers::of(spec, &mut found);
-        let (Some(resources), Some(grace), Some(record_batch_bytes_max), Some(policy), Some(drain)) =
-            (resources, grace, batch, policy, drain)
+        let (Some(resources), Some(grace), Some(message_bytes_max), Some(policy), Some(drain)) =
+            (resources, grace, message, policy, drain)
         else {
             return Err(found);
         };
@@ -71,7 +78,8 @@ impl<'a> Pipeline<'a> {
             spec,
             resources,
             grace,
-            record_batch_bytes_max,
+            message_bytes_max,
+            requests,
             format,
             insert_concurrency,
             insert_format,

@@ -18,6 +18,7 @@ use crate::{
     },
     objects,
     observed::{StorageClassSeen, WorkloadSeen},
+    otlp_service::OtlpService,
     pipeline::{Pipeline, connections::located_all, gateway_config},
     planned::{Plan, Planned, Waiting},
     rollout::source_change::is_to_be_seen_first,
@@ -59,7 +60,9 @@ fn decide(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) ->
     let of_operator = (defaults.operator_pods.as_ref(), &*defaults.gateway_image_pull_secrets);
     let edge = EdgePlan::of(pipeline, &identity, observed, of_operator);
     let (edge, (replicas, config)) = both(edge, sized.divide(&identity.names, sum(known), wanted))?;
-    let schema = SchemaPlan::of(pipeline, &identity, partitions_known(pipeline, &observed.partitions))?;
+    let sent = partitions_known(pipeline, &observed.partitions);
+    let schema = SchemaPlan::of(pipeline, &identity, sent)?;
+    let otlp = OtlpService::of_gateways(&identity.names, &pipeline.spec)?;
     if let Some(waiting) = refused(pipeline, observed) {
         return Ok(Planned::Waiting(waiting));
     }
@@ -93,6 +96,8 @@ fn decide(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) ->
                 evicted_max: Some(budget.max_unavailable).filter(|_| budget.enabled),
                 stay_unready: observed.workload.as_ref().map_or(0, |seen| seen.stay_unready),
                 edge,
+                otlp,
+                sent,
             };
             let names = plan.identity.names.clone();
             let plan = as_it_runs(plan, pipeline, observed, |active| sized.config(&names, active));
@@ -116,7 +121,8 @@ fn schema_step(pipeline: &TracePipeline, observed: &Observed, schema: Option<&Sc
 /// A group that gateways have read in is never left: another one would read everything again. The definition's rule cannot see that an
 /// empty `consumerGroup` stands for one, and lets it be set and taken back.
 fn in_group(pipeline: &TracePipeline, identity: Identity) -> Result<Identity, Violations> {
-    let asked = gateway_config::consumer_group(&identity.names, &pipeline.spec);
+    let Some(kafka) = &pipeline.spec.source.kafka else { return Ok(identity) };
+    let asked = gateway_config::consumer_group(&identity.names, kafka);
     let started = pipeline.status.as_ref().filter(|status| status.image.is_some());
     let running = started.and_then(|status| status.consumer_group.clone());
     let mut found = Violations::default();

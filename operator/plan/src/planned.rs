@@ -5,6 +5,7 @@ use crate::{
     ground::hash,
     identity::{Identity, OperatorPods, image::Image},
     names::Names,
+    otlp_service::OtlpService,
     pipeline::{network_peers::NetworkPeers, resources::Sized},
     schema::{SchemaPlan, SchemaStep},
     volumes::{Growth, Volume},
@@ -68,6 +69,10 @@ pub struct Plan {
     /// Gateways that stay unready, and take no place among those.
     pub(crate) stay_unready: u32,
     pub(crate) edge: EdgePlan,
+    /// The Service of gateways that accept OTLP; `None` with `source.kafka`.
+    pub(crate) otlp: Option<OtlpService>,
+    /// Partitions, or logs, that are sent to the table, by which it remembers tokens.
+    pub(crate) sent: u32,
 }
 
 impl Plan {
@@ -87,7 +92,12 @@ impl Plan {
         &self.edge
     }
 
-    /// Partitions of all topics.
+    /// Where gateways accept OTLP, as host:port of their Service; none with `source.kafka`.
+    pub fn endpoints(&self) -> Vec<String> {
+        self.otlp.as_ref().map_or_else(Vec::new, |service| service.endpoints(self.names().namespace()))
+    }
+
+    /// Partitions of all topics; 0 with `source.otlp`.
     pub fn partitions(&self) -> u32 {
         self.topics.iter().fold(0, |sum, topic| topic.partitions.saturating_add(sum))
     }

@@ -15,6 +15,7 @@ mod cause;
 mod gate;
 mod idle;
 mod limit;
+mod logs;
 mod memory;
 mod metrics;
 mod numbers;
@@ -33,13 +34,14 @@ mod window;
 mod workload;
 
 pub use crate::pipeline::{
-    policy::{Alignment, Bounds, InitialOffset, Mode, Policy, Rests},
+    policy::{Alignment, Bounds, InitialOffset, Load, Mode, Policy, Rests},
     schedule::{Schedule, Zone},
 };
 pub use cause::Cause;
 pub use gate::Hold;
 pub use idle::{Quiet, Rest};
 pub use limit::Limit;
+pub use logs::{GatewayLogs, LogTotals};
 pub use memory::MemoryModel;
 pub use metrics::Watched;
 pub use rescale::Asked;
@@ -47,7 +49,7 @@ pub use sample::{History, PartitionSample, PodSample, SAMPLES_MAX, Sample, Sampl
 pub use state::{Peak, RESCALES_MAX, Rising, State, Trial};
 pub use steps::steps;
 
-use crate::ground::moment::Moment;
+use crate::{ground::moment::Moment, pipeline::otlp_config::REPLICAS_OF_REQUESTS};
 use pace::Wish;
 use reason::Change;
 use target::Demand;
@@ -199,6 +201,7 @@ impl Situation<'_> {
         let policy = self.policy;
         let wanted = match (policy.replicas, next.partitions) {
             (Some(replicas), _) => replicas,
+            (None, _) if policy.load == Load::Requests => REPLICAS_OF_REQUESTS,
             // Partitions are not known yet: what is there stays.
             (None, 0) => self.current,
             (None, partitions) => partitions.div_ceil(policy.partitions_per_replica.max(1)),
@@ -259,7 +262,10 @@ impl Situation<'_> {
         next.cause = cause;
         let workers =
             self.samples.history.last().and_then(|last| last.pods.first()).map_or(1, |pod| pod.workers);
-        let steps = steps(next.partitions, workers, self.policy.alignment, self.bounds);
+        let steps = match self.policy.load {
+            Load::Partitions => steps(next.partitions, workers, self.policy.alignment, self.bounds),
+            Load::Requests => steps::each(self.bounds),
+        };
         let Need { recommended, by_load, by_memory } =
             self.need(&Seen { rates: &rates, capacity, cause, steps: &steps }, &next);
         let wish = Wish {
@@ -414,7 +420,9 @@ impl Situation<'_> {
             }
             _ if by_budget => Some(Limit::Budget),
             _ if wish.recommended < self.bounds.max || self.bounds.max == self.bounds.min => None,
-            _ if self.bounds.max == next.partitions => Some(Limit::TooFewPartitions),
+            _ if self.policy.load == Load::Partitions && self.bounds.max == next.partitions => {
+                Some(Limit::TooFewPartitions)
+            }
             _ => Some(Limit::MaxReplicas),
         }
     }
@@ -468,7 +476,8 @@ impl Situation<'_> {
     fn unless_only_recommended(&self, mut decision: Decision) -> Decision {
         if self.policy.mode == Mode::Recommend {
             // Bounds hold only where the operator decides; in no mode are there more gateways than partitions.
-            let partitions = if decision.next.partitions == 0 { u32::MAX } else { decision.next.partitions };
+            let is_unbounded = decision.next.partitions == 0 || self.policy.load == Load::Requests;
+            let partitions = if is_unbounded { u32::MAX } else { decision.next.partitions };
             decision.replicas = self.current.min(partitions);
             let result = if decision.replicas == self.current {
                 format!("stays at {}", self.current)

@@ -10,6 +10,7 @@ mod edge;
 mod loss;
 mod messages;
 mod one_time_events;
+mod otlp;
 mod progress;
 mod readers;
 mod removal;
@@ -195,23 +196,24 @@ fn planned(
     pipeline: &TracePipeline,
     (plan, observed): (&Plan, &Observed),
 ) -> TracePipelineStatus {
-    let names: &Names = plan.names();
+    let (names, kafka): (&Names, _) = (plan.names(), pipeline.spec.source.kafka.as_ref());
     // What could not be made has no group yet.
     let is_made = observed.workload.is_some() || observed.reconcile_failure.is_none();
     let starts = Intent::of(pipeline) == Intent::Run && plan.lets_gateways_change() && is_made;
     TracePipelineStatus {
         desired_replicas: Some(plan.replicas()),
         selector: Some(names.selector_text()),
-        partitions: Some(plan.partitions()),
+        endpoints: plan.endpoints(),
+        partitions: Some(plan.partitions()).filter(|_| pipeline.spec.source.kafka.is_some()),
         derived: Some(derived(plan)),
         topics: plan.topics().to_vec(),
         consumer_group: if starts {
-            Some(gateway_config::consumer_group(names, &pipeline.spec))
+            kafka.map(|kafka| gateway_config::consumer_group(names, kafka))
         } else {
             status.consumer_group
         },
         bootstrap_servers: if starts {
-            pipeline.spec.source.kafka.bootstrap_servers.clone()
+            kafka.map_or_else(Vec::new, |kafka| kafka.bootstrap_servers.clone())
         } else {
             status.bootstrap_servers
         },

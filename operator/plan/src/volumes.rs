@@ -18,7 +18,7 @@ use crate::{
     facts::Observed,
     observed::{TemplateSeen, WorkloadSeen},
 };
-use sluice_crds::{Commit, DeletionPolicy, QueueMode, Retention, TracePipeline, TracePipelineSpec};
+use sluice_crds::{DeletionPolicy, QueueMode, Retention, TracePipeline, TracePipelineSpec};
 
 /// The queue volume of each gateway, as planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,13 +64,13 @@ impl Volume {
 
 impl VolumeRetention {
     /// A volume may hold the only copy of rows with any `delivery.commit`: with `AfterInsert`, after `ClickHouse` was away for longer than
-    /// Kafka keeps messages. So the operator deletes a volume once it is known to be empty. Kubernetes does not know what is on a volume,
+    /// Kafka keeps messages; with `source.otlp`, always. So the operator deletes a volume once it is known to be empty. Kubernetes does not know what is on a volume,
     /// and may delete it only with `deletionPolicy: Immediate` and gateways that commit after the insert.
     pub(crate) fn of(spec: &TracePipelineSpec, observed: &Observed, is_settled: bool) -> Self {
         let policy = spec.queue.retention_policy;
         let goes_unasked = spec.deletion_policy == DeletionPolicy::Immediate
             && policy.when_deleted == Retention::Delete
-            && spec.delivery.commit == Commit::AfterInsert
+            && !spec.has_only_copies_on_volumes()
             && !may_hold_what_was_committed(observed, is_settled);
         Self { keeps_deleted: !goes_unasked, deletes_drained: policy.when_scaled == Retention::Delete }
     }

@@ -100,12 +100,12 @@ fn incomplete(
 }
 
 /// The version of all of them, `None` without any. Keys that the spec names are part of it: another key of the same object is another
-/// content. Where it names none, the version is what it was before keys could be named. Secrets of the edge's clients are left out: it reads
+/// content. Where it names none, the version is what it was before keys could be named. Secrets of OTLP clients are left out: pods read
 /// their files again, so that a renewed certificate or another token restarts no pod.
 pub(crate) fn version(mounted: &[Mounted]) -> Option<String> {
     let each: Vec<_> = mounted
         .iter()
-        .filter(|one| one.of.side() != Side::Edge)
+        .filter(|one| !one.of.is_of_clients())
         .map(|one| format!("{}={}{}", secret_volume(one.of), one.version.version, named_keys(&one.keys)))
         .collect();
     (!each.is_empty()).then(|| hash::of_text(&each.join(",")))

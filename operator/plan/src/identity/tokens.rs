@@ -16,7 +16,8 @@ pub(crate) struct MountedToken {
 
 /// The tokens that the spec asks for.
 pub(crate) fn mounted(spec: &TracePipelineSpec) -> Vec<MountedToken> {
-    let oauth = spec.source.kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
+    let sasl = spec.source.kafka.as_ref().and_then(|kafka| kafka.sasl.as_ref());
+    let oauth = sasl.and_then(|sasl| sasl.oauth.as_ref());
     let kafka = oauth.and_then(|oauth| oauth.service_account_token.as_ref());
     let client = oauth.and_then(|oauth| oauth.client_credentials.as_ref());
     let assertion = client.and_then(|client| client.client_assertion.as_ref());

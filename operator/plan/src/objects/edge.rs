@@ -61,7 +61,7 @@ pub fn edge(edge: &ReadyEdge) -> EdgeParts {
     EdgeParts {
         service_account: service_account::service_account(identity, EDGE, &edge.pull_secrets),
         config_map: config_map::config_map(metadata, EDGE_CONFIG_FILE, edge.config_yaml()),
-        service: service::edge_service(edge),
+        service: service::otlp_service(identity, &edge.service),
         network_policy: edge
             .network
             .as_ref()

@@ -23,12 +23,13 @@ use k8s_openapi::{
 /// name servers of `OpenShift` listen at 5353.
 const DNS_PORTS: [i32; 2] = [53, 5353];
 
-/// The NetworkPolicy of gateways and Jobs. An operator outside a pod has no known address; then the policy allows every client to reach the
+/// The NetworkPolicy of gateways and Jobs. With `accepts_otlp`, the clients of the spec, or all, may send OTLP. An operator outside a pod has no known address; then the policy allows every client to reach the
 /// control port, and the admin port only the clients of the spec, if it names any.
 pub(crate) fn network_policy(
     identity: &Identity,
     operator: Option<&OperatorPods>,
     peers: &NetworkPeers,
+    accepts_otlp: bool,
 ) -> NetworkPolicy {
     let operator = operator.map(peer);
     let mut metrics = peers.metrics_from.clone();
@@ -36,6 +37,8 @@ pub(crate) fn network_policy(
         metrics.extend(operator.clone());
     }
     let control = operator.into_iter().collect();
+    let of_clients = accepts_otlp.then(|| otlp(peers));
+    let ingress = of_clients.into_iter().chain([from(metrics, ADMIN_PORT), from(control, CONTROL_PORT)]);
     NetworkPolicy {
         metadata: identity.metadata(&identity.names.gateway(), GATEWAY),
         spec: Some(NetworkPolicySpec {
@@ -44,7 +47,7 @@ pub(crate) fn network_policy(
                 ..LabelSelector::default()
             }),
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
-            ingress: Some(vec![from(metrics, ADMIN_PORT), from(control, CONTROL_PORT)]),
+            ingress: Some(ingress.collect()),
             egress: Some(egress(&peers.egress_to)),
         }),
     }
@@ -60,10 +63,6 @@ pub(crate) fn edge_network_policy(
     if !metrics.is_empty() {
         metrics.extend(operator.map(peer));
     }
-    let otlp = NetworkPolicyIngressRule {
-        ports: Some([OTLP_GRPC_PORT, OTLP_HTTP_PORT].map(|number| port("TCP", Some(number))).to_vec()),
-        ..from(peers.otlp_from.clone(), OTLP_GRPC_PORT)
-    };
     NetworkPolicy {
         metadata: identity.metadata(&identity.names.edge(), EDGE),
         spec: Some(NetworkPolicySpec {
@@ -72,9 +71,17 @@ pub(crate) fn edge_network_policy(
                 ..LabelSelector::default()
             }),
             policy_types: Some(vec!["Ingress".into(), "Egress".into()]),
-            ingress: Some(vec![otlp, from(metrics, ADMIN_PORT)]),
+            ingress: Some(vec![otlp(peers), from(metrics, ADMIN_PORT)]),
             egress: Some(egress(&peers.egress_to)),
         }),
+    }
+}
+
+/// OTLP from the clients of the spec, or from all.
+fn otlp(peers: &NetworkPeers) -> NetworkPolicyIngressRule {
+    NetworkPolicyIngressRule {
+        ports: Some([OTLP_GRPC_PORT, OTLP_HTTP_PORT].map(|number| port("TCP", Some(number))).to_vec()),
+        ..from(peers.otlp_from.clone(), OTLP_GRPC_PORT)
     }
 }
 

@@ -3,14 +3,16 @@
 use crate::{
     identity::{Identity, secrets::Mounted, tokens::MountedToken},
     names::{
-        CONFIG_FILE, CONFIG_FOLDER, TOKEN_FILE, secret_folder, secret_volume, token_folder, token_volume,
+        ADMIN_PORT, ADMIN_PORT_NAME, CONFIG_FILE, CONFIG_FOLDER, OTLP_GRPC, OTLP_GRPC_PORT, OTLP_HTTP,
+        OTLP_HTTP_PORT, TOKEN_FILE, secret_folder, secret_volume, token_folder, token_volume,
     },
+    otlp_service::OtlpService,
 };
 use k8s_openapi::{
     api::core::v1::{
-        Capabilities, ConfigMapVolumeSource, Container, KeyToPath, PodSecurityContext, PodSpec,
-        ProjectedVolumeSource, ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext,
-        ServiceAccountTokenProjection, Volume, VolumeMount, VolumeProjection,
+        Capabilities, ConfigMapVolumeSource, Container, ContainerPort, KeyToPath, PodSecurityContext,
+        PodSpec, ProjectedVolumeSource, ResourceRequirements, SeccompProfile, SecretVolumeSource,
+        SecurityContext, ServiceAccountTokenProjection, Volume, VolumeMount, VolumeProjection,
     },
     apimachinery::pkg::api::resource::Quantity,
 };
@@ -76,6 +78,23 @@ pub(crate) fn resources(
         limits: Some(limit.into_iter().chain([("memory".to_owned(), memory)]).collect()),
         ..ResourceRequirements::default()
     }
+}
+
+/// The ports of a container: those of OTLP behind a Service, and that of metrics and probes.
+pub(crate) fn container_ports(otlp: Option<&OtlpService>) -> Vec<ContainerPort> {
+    let [grpc, http] = otlp.map_or([None; 2], |service| service.ports);
+    let all = [
+        grpc.map(|_| (OTLP_GRPC, OTLP_GRPC_PORT)),
+        http.map(|_| (OTLP_HTTP, OTLP_HTTP_PORT)),
+        Some((ADMIN_PORT_NAME, ADMIN_PORT)),
+    ];
+    let port = |(name, number): (&str, i32)| ContainerPort {
+        name: Some(name.into()),
+        container_port: number,
+        protocol: Some("TCP".into()),
+        ..ContainerPort::default()
+    };
+    all.into_iter().flatten().map(port).collect()
 }
 
 pub(crate) fn mount(volume: &str, path: &str) -> VolumeMount {

@@ -1,9 +1,9 @@
-//! The headless Service: a stable name for each gateway, and where metrics are scraped. And the Service that clients of the edge send to.
+//! The headless Service: a stable name for each gateway, and where metrics are scraped. And the Service that OTLP clients send to.
 
 use crate::{
-    edge::ReadyEdge,
     identity::Identity,
-    names::{ADMIN_PORT, ADMIN_PORT_NAME, EDGE, GATEWAY, OTLP_GRPC, OTLP_HTTP},
+    names::{ADMIN_PORT, ADMIN_PORT_NAME, GATEWAY, OTLP_GRPC, OTLP_HTTP},
+    otlp_service::OtlpService,
 };
 use k8s_openapi::{
     api::core::v1::{Service, ServicePort, ServiceSpec},
@@ -32,21 +32,19 @@ pub(crate) fn service(identity: &Identity) -> Service {
     }
 }
 
-/// The Service of the edge. Only pods that are ready are behind it. `appProtocol` tells proxies and load balancers what they forward; with TLS
+/// The Service of an edge, or of gateways that accept OTLP. Only pods that are ready are behind it. `appProtocol` tells proxies and load balancers what they forward; with TLS
 /// it is `https` for both, since they do not see more.
-pub(crate) fn edge_service(edge: &ReadyEdge) -> Service {
-    let (identity, asked) = (&edge.identity, &edge.service);
-    let mut metadata = identity.metadata(&identity.names.edge(), EDGE);
+pub(crate) fn otlp_service(identity: &Identity, service: &OtlpService) -> Service {
+    let OtlpService { name, component, asked, ports: [grpc, http], has_tls } = service;
+    let mut metadata = identity.metadata(name, component);
     let theirs = asked.labels.iter().map(|(key, value)| (key.clone(), value.0.clone()));
     metadata.labels.get_or_insert_default().extend(theirs);
     let annotations = asked.annotations.iter().map(|(key, value)| (key.clone(), value.0.clone()));
-    let has_tls = edge.config.config().listen.tls.is_some();
-    let [grpc, http] = edge.ports;
     let port = |(name, number, protocol): (&str, u32, &str)| ServicePort {
         name: Some(name.into()),
         port: i32::try_from(number).unwrap_or(i32::MAX),
         protocol: Some("TCP".into()),
-        app_protocol: Some(if has_tls { "https" } else { protocol }.into()),
+        app_protocol: Some(if *has_tls { "https" } else { protocol }.into()),
         target_port: Some(IntOrString::String(name.into())),
         ..ServicePort::default()
     };
@@ -60,7 +58,7 @@ pub(crate) fn edge_service(edge: &ReadyEdge) -> Service {
         spec: Some(ServiceSpec {
             type_: Some(asked.kind.name().into()),
             load_balancer_class: asked.load_balancer_class.clone(),
-            selector: Some(identity.names.selector(EDGE)),
+            selector: Some(identity.names.selector(component)),
             ports: Some(ports.into_iter().flatten().map(port).collect()),
             ..ServiceSpec::default()
         }),

@@ -4,10 +4,9 @@ use crate::{
     ground::hash,
     identity::secrets,
     names::{
-        ADMIN_PORT, ADMIN_PORT_NAME, GATEWAY, GATEWAY_CONTAINER, PLAN_HASH, QUEUE_CLAIM, SECRETS_KEPT,
-        SOURCE_VERSION,
+        ADMIN_PORT_NAME, GATEWAY, GATEWAY_CONTAINER, PLAN_HASH, QUEUE_CLAIM, SECRETS_KEPT, SOURCE_VERSION,
     },
-    objects::pod::{config_path, pod, resources},
+    objects::pod::{config_path, container_ports, pod, resources},
     planned::Plan,
     rollout::source_change::source_version,
     volumes::Volume,
@@ -19,8 +18,8 @@ use k8s_openapi::{
             StatefulSetUpdateStrategy,
         },
         core::v1::{
-            Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector,
-            PersistentVolumeClaim, PersistentVolumeClaimSpec, PodSpec, PodTemplateSpec, Probe, VolumeMount,
+            Container, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector, PersistentVolumeClaim,
+            PersistentVolumeClaimSpec, PodSpec, PodTemplateSpec, Probe, VolumeMount,
             VolumeResourceRequirements,
         },
     },
@@ -113,12 +112,7 @@ fn container(plan: &Plan) -> Container {
         name: GATEWAY_CONTAINER.into(),
         args: Some(vec!["run".into(), "--config".into(), config_path()]),
         env: Some(vec![of_pod("POD_NAME", "metadata.name"), of_pod("NODE_ZONE", ZONE)]),
-        ports: Some(vec![ContainerPort {
-            name: Some(ADMIN_PORT_NAME.into()),
-            container_port: ADMIN_PORT,
-            protocol: Some("TCP".into()),
-            ..ContainerPort::default()
-        }]),
+        ports: Some(container_ports(plan.otlp.as_ref())),
         resources: Some(resources(sized.memory, &sized.cpu_request, sized.cpu_limit.as_deref())),
         // A start may take a minute on a busy node; after it, a gateway that does not answer for a minute is replaced.
         startup_probe: Some(probe("/livez", 2, 30)),

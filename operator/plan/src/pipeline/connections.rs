@@ -48,7 +48,8 @@ impl Unresolved {
 
 /// The connections that a pipeline references, by name.
 pub fn references(spec: &TracePipelineSpec) -> impl Iterator<Item = &str> {
-    let named = [&spec.source.kafka.connection_ref, &spec.sink.clickhouse.connection_ref];
+    let kafka = spec.source.kafka.as_ref().and_then(|kafka| kafka.connection_ref.as_ref());
+    let named = [kafka, spec.sink.clickhouse.connection_ref.as_ref()];
     named.into_iter().flatten().map(|named| named.name.as_str())
 }
 
@@ -63,14 +64,14 @@ pub fn resolved(
     let mut resolved = pipeline.clone();
     let namespace = pipeline.metadata.namespace.as_deref().unwrap_or_default();
     let (kafka, clickhouse) = (&mut resolved.spec.source.kafka, &mut resolved.spec.sink.clickhouse);
-    let named =
-        kafka.connection_ref.clone().filter(|named| clickhouse.connection_ref.as_ref() == Some(named));
+    let of_kafka = kafka.as_ref().and_then(|kafka| kafka.connection_ref.clone());
+    let named = of_kafka.clone().filter(|named| clickhouse.connection_ref.as_ref() == Some(named));
     let both = named.and_then(|named| {
         let field = "source.kafka.connectionRef, sink.clickhouse.connectionRef";
         let wants = Wanted { field, part: "spec", namespace };
         wants.part_of(&named, look_up(&named.name), Some).err()
     });
-    let source = kafka.connection_ref.clone().and_then(|named| {
+    let source = of_kafka.zip(kafka.as_mut()).and_then(|(named, kafka)| {
         let wants = Wanted { field: "source.kafka.connectionRef", part: "spec.kafka", namespace };
         let found = wants.part_of(&named, look_up(&named.name), |spec| spec.kafka);
         found.map(|found| fill_source(kafka, found)).err()
@@ -138,7 +139,7 @@ pub(crate) fn where_it_stands(reference: Option<&ConnectionRef>) -> String {
 /// The reference of one side; the edge's clients have none.
 fn reference(spec: &TracePipelineSpec, side: Side) -> Option<&ConnectionRef> {
     match side {
-        Side::Source => spec.source.kafka.connection_ref.as_ref(),
+        Side::Source => spec.source.kafka.as_ref()?.connection_ref.as_ref(),
         Side::Sink => spec.sink.clickhouse.connection_ref.as_ref(),
         Side::Edge => None,
     }
@@ -220,7 +221,7 @@ mod tests {
         });
         assert_eq!(unresolved, Unresolved::default());
         let mut found = found.into_owned();
-        found.spec.source.kafka.connection_ref = None;
+        found.spec.source.kafka.as_mut().unwrap().connection_ref = None;
         found.spec.sink.clickhouse.connection_ref = None;
         let inline = pipeline(
             &json!({"topics": ["t"], "bootstrapServers": ["k:1"], "tls": {}, "sasl": sasl}),
@@ -239,7 +240,7 @@ mod tests {
         );
         let words = |seen: ConnectionSeen| {
             let (found, unresolved) = resolved(&referring, |_| seen.clone());
-            assert!(found.spec.source.kafka.bootstrap_servers.is_empty());
+            assert!(found.spec.source.kafka.as_ref().unwrap().bootstrap_servers.is_empty());
             unresolved
         };
         let missing = words(ConnectionSeen::Missing);
@@ -261,7 +262,7 @@ mod tests {
         );
         assert!(words(ConnectionSeen::NotListed).words().unwrap().contains("apply the CRD"));
         let (found, half) = resolved(&referring, |_| known(&json!({"kafka": {"bootstrapServers": ["k:1"]}})));
-        assert_eq!(found.spec.source.kafka.bootstrap_servers, ["k:1"]);
+        assert_eq!(found.spec.source.kafka.as_ref().unwrap().bootstrap_servers, ["k:1"]);
         assert_eq!((&half.source, &half.both), (&None, &None));
         assert!(half.sink.unwrap().starts_with("the TraceConnection \"main\" has no spec.clickhouse"));
     }

@@ -1,15 +1,12 @@
 //! From the user's contract to the edge's: each field of its config, and from which field of the spec it comes.
 
-use super::{gateway_config, logins, resources::Sized};
+use super::{gateway_config, logins, otlp_config::listen, resources::Sized};
 use crate::ground::words::plural;
-use crate::names::{Names, OTLP_GRPC_PORT, OTLP_HTTP_PORT, secret_file};
-use sluice_crds::{
-    Edge, EdgeTenants, SecretUse, TracePipelineSpec,
-    security::{BASIC_USERS_KEY, BEARER_TOKENS_KEY, CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY_KEY},
-};
+use crate::names::Names;
+use sluice_crds::{Edge, EdgeTenants, SecretUse, TracePipelineSpec};
 use sluice_gateway_config as contract;
 use sluice_gateway_config::{
-    CONTRACT_VERSION, CheckedEdgeConfig, EdgeConfig, EdgeKafka, EdgeLimits, EdgeListen, Shutdown, Violations,
+    CONTRACT_VERSION, CheckedEdgeConfig, EdgeConfig, EdgeKafka, EdgeLimits, Shutdown, Violations,
     edge::ENDPOINTS_WAIT,
     edge_budget::{EdgeBudget, EdgeSizing},
 };
@@ -28,11 +25,11 @@ pub(crate) fn build(
     let mut found = Violations::default();
     let limits = limits(edge, &mut found);
     let tenants = edge.tenants.as_ref().map(|tenants| of_tenants(tenants, &mut found));
-    let kafka = kafka(spec, edge, &mut found);
+    let Some(kafka) = kafka(spec, edge, &mut found) else { return Err(found) };
     let config = EdgeConfig {
         contract_version: CONTRACT_VERSION,
         pipeline: contract::Pipeline { namespace: names.namespace().into(), name: names.pipeline().into() },
-        listen: listen(edge),
+        listen: listen(edge.listeners(), SecretUse::OF_EDGE),
         limits: limits.unwrap_or_default(),
         tenants,
         kafka,
@@ -75,7 +72,7 @@ pub(crate) fn grace_seconds(config: &CheckedEdgeConfig) -> u64 {
 
 /// The topic that spans are written to: the one that the spec names, else the first, which is the only one by a rule of the API server.
 pub(crate) fn topic<'a>(spec: &'a TracePipelineSpec, edge: &'a Edge) -> &'a str {
-    let first = spec.source.kafka.topics.first();
+    let first = spec.source.kafka.as_ref().and_then(|kafka| kafka.topics.first());
     edge.topic.as_ref().or(first).map_or("", String::as_str)
 }
 
@@ -106,35 +103,12 @@ fn of_tenants(tenants: &EdgeTenants, found: &mut Violations) -> contract::Tenant
     }
 }
 
-fn listen(edge: &Edge) -> EdgeListen {
-    let at = |port: i32| format!("0.0.0.0:{port}");
-    let file = |of, key: &str| secret_file(of, key);
-    EdgeListen {
-        grpc: edge.grpc.enabled.then(|| at(OTLP_GRPC_PORT)),
-        http: edge.http.enabled.then(|| at(OTLP_HTTP_PORT)),
-        tls: edge.tls.as_ref().map(|tls| contract::ServerTls {
-            certificate_file: file(SecretUse::EdgeCertificate, CERTIFICATE_KEY),
-            key_file: file(SecretUse::EdgeCertificate, PRIVATE_KEY_KEY),
-            client_ca_file: tls
-                .client_ca_secret_ref
-                .as_ref()
-                .map(|_| file(SecretUse::EdgeClientAuthorities, CA_KEY)),
-        }),
-        authentication: edge.authentication.as_ref().map(|clients| contract::Authentication {
-            bearer_tokens_file: clients
-                .bearer_tokens_secret_ref
-                .as_ref()
-                .map(|_| file(SecretUse::EdgeBearerTokens, BEARER_TOKENS_KEY)),
-            basic_users_file: clients
-                .basic_users_secret_ref
-                .as_ref()
-                .map(|_| file(SecretUse::EdgeBasicUsers, BASIC_USERS_KEY)),
-        }),
-    }
-}
-
-fn kafka(spec: &TracePipelineSpec, edge: &Edge, found: &mut Violations) -> EdgeKafka {
-    let kafka = &spec.source.kafka;
+/// `None` if there is no topic to write to, which is added to what is wrong.
+fn kafka(spec: &TracePipelineSpec, edge: &Edge, found: &mut Violations) -> Option<EdgeKafka> {
+    let Some(kafka) = &spec.source.kafka else {
+        found.add("spec.edge", "writes to a topic of source.kafka, which is not set: remove edge");
+        return None;
+    };
     let topic = topic(spec, edge);
     found.add_if(!kafka.topics.iter().any(|one| one == topic), "spec.edge.topic", || {
         format!("{topic:?} is not one of source.kafka.topics: no gateway would read it")
@@ -144,8 +118,8 @@ fn kafka(spec: &TracePipelineSpec, edge: &Edge, found: &mut Violations) -> EdgeK
     });
     let target = read(&edge.message_bytes_target, "spec.edge.messageBytesTarget", found);
     // What is wrong with it is said of gateways.
-    let batch = gateway_config::record_batch_bytes_max(spec, &mut Violations::default());
-    EdgeKafka {
+    let batch = gateway_config::record_batch_bytes_max(kafka, &mut Violations::default());
+    Some(EdgeKafka {
         bootstrap_servers: kafka.bootstrap_servers.clone(),
         tls: gateway_config::tls(
             kafka.tls.as_ref(),
@@ -157,7 +131,7 @@ fn kafka(spec: &TracePipelineSpec, edge: &Edge, found: &mut Violations) -> EdgeK
         message_bytes_target: target.unwrap_or(contract::ByteSize::bytes(0)),
         record_batch_bytes_max: batch.unwrap_or(contract::ByteSize::bytes(0)),
         properties: kafka.properties.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect(),
-    }
+    })
 }
 
 /// Violations of the config, said of the fields of the spec that they come from.

@@ -1,13 +1,13 @@
 //! From the user's contract to the gateway's: each field of the config, and from which field of the spec it comes.
 
-use super::logins;
+use super::{logins, otlp_config};
 use crate::{
     ground::quantity,
     names::{Names, secret_file},
 };
 use sluice_crds::{
     AttributeAction, AttributesOf, Commit, Durability, Engine, Format, GroupProtocol, InitialOffset,
-    InsertFormat, Layout, LogLevel, OnMissing, OptionalColumns, PathType, Preset, QueueMode,
+    InsertFormat, KafkaSource, Layout, LogLevel, OnMissing, OptionalColumns, PathType, Preset, QueueMode,
     SchemaManagement, SecretUse, Tls, TracePipelineSpec, UnreadableLetters, View,
     security::{CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY_KEY},
 };
@@ -46,13 +46,18 @@ pub(crate) fn build(
 ) -> Result<GatewayConfig, Violations> {
     let mut found = Violations::default();
     let grace = grace_period(spec, &mut found).unwrap_or(Duration::secs(0));
-    let batch = record_batch_bytes_max(spec, &mut found).unwrap_or(ByteSize::bytes(0));
+    let source = source(names, spec, share, &mut found);
     let queue = queue(spec, &mut found);
+    if let Some(otlp) = &source.otlp {
+        let room = quantity::bytes(&spec.queue.size).map(|volume| queue.bytes_max(volume));
+        otlp_config::check_room(otlp, room, &mut found);
+    }
+    let ends_ms = (LEAVE_SECONDS * 1_000).saturating_add(otlp_config::endpoints_wait_ms(spec));
     let attributes = attributes(spec, &mut found);
     let config = GatewayConfig {
         contract_version: CONTRACT_VERSION,
         pipeline: contract::Pipeline { namespace: names.namespace().into(), name: names.pipeline().into() },
-        source: contract::Source::of_kafka(kafka(names, spec, batch, share)),
+        source,
         sink: contract::Sink { clickhouse: clickhouse(spec) },
         attributes,
         delivery: contract::Delivery {
@@ -67,7 +72,7 @@ pub(crate) fn build(
         memory: contract::Memory { limit: share.memory },
         admin: contract::Admin::default(),
         shutdown: contract::Shutdown {
-            deadline: Duration::millis(grace.as_millis().saturating_sub(LEAVE_SECONDS * 1_000)),
+            deadline: Duration::millis(grace.as_millis().saturating_sub(ends_ms)),
         },
         log: contract::Log { level: log_level(spec).into(), ..contract::Log::default() },
     };
@@ -84,9 +89,21 @@ pub(crate) fn grace_period(spec: &TracePipelineSpec, found: &mut Violations) -> 
     Some(grace).filter(|_| is_possible)
 }
 
+/// The largest message: a record batch of Kafka, or a request of OTLP; or adds what cannot be read.
+pub(crate) fn message_bytes_max(spec: &TracePipelineSpec, found: &mut Violations) -> Option<ByteSize> {
+    match (&spec.source.kafka, &spec.source.otlp) {
+        (Some(kafka), _) => record_batch_bytes_max(kafka, found),
+        (None, Some(otlp)) => Some(otlp_config::requests(otlp, found)?.decompressed_bytes_max),
+        (None, None) => {
+            found.add("spec.source", otlp_config::NO_SOURCE);
+            None
+        }
+    }
+}
+
 /// Reads the largest record batch.
-pub(crate) fn record_batch_bytes_max(spec: &TracePipelineSpec, found: &mut Violations) -> Option<ByteSize> {
-    let text = &spec.source.kafka.record_batch_bytes_max;
+pub(crate) fn record_batch_bytes_max(kafka: &KafkaSource, found: &mut Violations) -> Option<ByteSize> {
+    let text = &kafka.record_batch_bytes_max;
     text.parse().map_err(|e| found.add("spec.source.kafka.recordBatchBytesMax", format!("{e}"))).ok()
 }
 
@@ -161,12 +178,28 @@ fn spec_path(path: &str) -> String {
         "shutdown.deadline" => "spec.gateway.terminationGracePeriod".into(),
         "log.level" => "spec.gateway.logLevel".into(),
         "pipeline.name" | "pipeline.namespace" => path.replace("pipeline", "metadata"),
+        // The spec has the limits beside the other fields.
+        _ if path.starts_with("source.otlp.limits.") => format!("spec.{}", path.replacen("limits.", "", 1)),
         _ => format!("spec.{path}"),
     }
 }
 
-fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share) -> contract::Kafka {
-    let kafka = &spec.source.kafka;
+/// The source, as the spec has it. The config's own check refuses one with both kinds, or with neither.
+fn source(names: &Names, spec: &TracePipelineSpec, share: Share, found: &mut Violations) -> contract::Source {
+    let kafka = spec.source.kafka.as_ref().map(|from| {
+        let batch = record_batch_bytes_max(from, found).unwrap_or(ByteSize::bytes(0));
+        kafka(names, (spec, from), batch, share)
+    });
+    let otlp = spec.source.otlp.as_ref().and_then(|otlp| otlp_config::source(otlp, found));
+    contract::Source { kafka, otlp }
+}
+
+fn kafka(
+    names: &Names,
+    (spec, kafka): (&TracePipelineSpec, &KafkaSource),
+    batch: ByteSize,
+    share: Share,
+) -> contract::Kafka {
     // Topics are a set: another order of the same ones must not restart gateways.
     let mut topics = kafka.topics.clone();
     topics.sort();
@@ -175,7 +208,7 @@ fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share)
         tls: tls(kafka.tls.as_ref(), SecretUse::KafkaAuthorities, SecretUse::KafkaCertificate),
         sasl: kafka.sasl.as_ref().map(logins::sasl),
         topics,
-        consumer_group: consumer_group(names, spec),
+        consumer_group: consumer_group(names, kafka),
         group_protocol: match kafka.group_protocol {
             GroupProtocol::Classic => contract::GroupProtocol::Classic,
             GroupProtocol::Consumer => contract::GroupProtocol::Consumer,
@@ -191,17 +224,17 @@ fn kafka(names: &Names, spec: &TracePipelineSpec, batch: ByteSize, share: Share)
     }
 }
 
-/// How the messages are encoded.
+/// How the messages are encoded. The logs of `source.otlp` have protobuf, whatever clients send.
 pub(crate) fn format(spec: &TracePipelineSpec) -> contract::Format {
-    match spec.source.kafka.format {
-        Format::OtlpProto => contract::Format::OtlpProto,
-        Format::OtlpJson => contract::Format::OtlpJson,
+    match spec.source.kafka.as_ref().map(|kafka| kafka.format) {
+        Some(Format::OtlpProto) | None => contract::Format::OtlpProto,
+        Some(Format::OtlpJson) => contract::Format::OtlpJson,
     }
 }
 
 /// The consumer group: what the spec says, else one that belongs to this pipeline alone.
-pub(crate) fn consumer_group(names: &Names, spec: &TracePipelineSpec) -> String {
-    let given = spec.source.kafka.consumer_group.as_ref().filter(|group| !group.is_empty());
+pub(crate) fn consumer_group(names: &Names, kafka: &KafkaSource) -> String {
+    let given = kafka.consumer_group.as_ref().filter(|group| !group.is_empty());
     given.cloned().unwrap_or_else(|| names.consumer_group())
 }
 
@@ -406,6 +439,9 @@ mod tests {
             ("workers", "spec.gateway.workers"),
             ("shutdown.deadline", "spec.gateway.terminationGracePeriod"),
             ("source.kafka.topics", "spec.source.kafka.topics"),
+            ("source", "spec.source"),
+            ("source.otlp.logs", "spec.source.otlp.logs"),
+            ("source.otlp.limits.requestBytesMax", "spec.source.otlp.requestBytesMax"),
             ("sink.clickhouse.table", "spec.sink.clickhouse.table"),
             ("pipeline.name", "metadata.name"),
         ] {

@@ -39,9 +39,10 @@ pub fn asks_first<'a>(pipeline: &TracePipeline, all: impl Iterator<Item = &'a Tr
     others.peek().is_some() && !others.any(|other| own.has_it(&other))
 }
 
-/// The consumer group that a pipeline reads with; `None` for one without a usable name, which reads nothing.
+/// The consumer group that a pipeline reads with; `None` for one without a usable name, which reads nothing, and for one without Kafka.
 pub fn group_of(pipeline: &TracePipeline) -> Option<String> {
-    Names::of(pipeline).ok().map(|names| gateway_config::consumer_group(&names, &pipeline.spec))
+    let kafka = pipeline.spec.source.kafka.as_ref()?;
+    Names::of(pipeline).ok().map(|names| gateway_config::consumer_group(&names, kafka))
 }
 
 /// What decides.
@@ -99,12 +100,12 @@ fn is_waiting(status: &TracePipelineStatus) -> bool {
 }
 
 impl<'a> Member<'a> {
-    /// `None` for one without a usable name, which has no gateways.
+    /// `None` for one without a usable name, which has no gateways, and for one without Kafka.
     fn of(pipeline: &'a TracePipeline) -> Option<Self> {
-        let (meta, kafka) = (&pipeline.metadata, &pipeline.spec.source.kafka);
+        let (meta, kafka) = (&pipeline.metadata, pipeline.spec.source.kafka.as_ref()?);
         let names = Names::of(pipeline).ok()?;
         let created = meta.creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second());
-        let group = gateway_config::consumer_group(&names, &pipeline.spec);
+        let group = gateway_config::consumer_group(&names, kafka);
         let started = pipeline.status.as_ref().filter(|status| status.image.is_some());
         let having = started.filter(|status| status.consumer_group.as_ref() == Some(&group));
         Some(Self {

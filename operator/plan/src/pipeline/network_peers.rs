@@ -10,7 +10,7 @@ use sluice_crds::TracePipelineSpec;
 use sluice_gateway_config::Violations;
 use std::net::{IpAddr, SocketAddr};
 
-/// Who may connect to the admin port, who may send OTLP to the edge, and which servers pods may connect to. An empty list is everybody, and every server.
+/// Who may connect to the admin port, who may send OTLP, and which servers pods may connect to. An empty list is everybody, and every server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct NetworkPeers {
     pub metrics_from: Vec<NetworkPolicyPeer>,
@@ -70,12 +70,10 @@ fn check_families(peers: &[NetworkPolicyPeer], spec: &TracePipelineSpec, found: 
     let is_of_range =
         |address: IpAddr| ranges.iter().flatten().any(|range| range.addr().is_ipv4() == address.is_ipv4());
     let is_allowed = |server: &String| address_of(server).is_none_or(is_of_range);
-    let (kafka, sink) = (&spec.source.kafka, &spec.sink.clickhouse);
+    let (none, sink) = (Vec::new(), &spec.sink.clickhouse);
+    let brokers = spec.source.kafka.as_ref().map_or(&none, |kafka| &kafka.bootstrap_servers);
     let shards = sink.shards.iter().map(|shard| ("sink.clickhouse.shards", &shard.endpoints));
-    let alone = [
-        ("source.kafka.bootstrapServers", &kafka.bootstrap_servers),
-        ("sink.clickhouse.endpoints", &sink.endpoints),
-    ];
+    let alone = [("source.kafka.bootstrapServers", brokers), ("sink.clickhouse.endpoints", &sink.endpoints)];
     for (field, servers) in alone.into_iter().chain(shards) {
         let is_cut_off =
             ranges.as_ref().is_some_and(|ranges| !ranges.is_empty()) && !servers.iter().any(is_allowed);

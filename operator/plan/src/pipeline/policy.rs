@@ -1,6 +1,9 @@
 //! What the user wants of scaling: mode, bounds, schedules, targets. Plain values; reading a spec is not done here.
 
-use crate::{ground::moment::Moment, pipeline::schedule::Schedule};
+use crate::{
+    ground::moment::Moment,
+    pipeline::{otlp_config::REPLICAS_OF_REQUESTS, schedule::Schedule},
+};
 
 /// The largest number of gateways of one pipeline, whatever the number of partitions. It is the bound of
 /// `spec.replicas`.
@@ -42,6 +45,16 @@ pub enum InitialOffset {
     Latest,
 }
 
+/// What gateways share out among them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Load {
+    /// Partitions of Kafka: each is read by one gateway, so that there are never more gateways than partitions.
+    #[default]
+    Partitions,
+    /// Requests of OTLP: any gateway takes any of them. A sample has one partition, which stands for the logs of all gateways.
+    Requests,
+}
+
 /// When gateways leave an idle topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rests {
@@ -56,6 +69,8 @@ pub struct Rests {
 pub struct Policy {
     /// Who decides.
     pub mode: Mode,
+    /// What gateways share out among them.
+    pub load: Load,
     /// Gateways in `Fixed`; `None` is as many as `partitions_per_replica` makes.
     pub replicas: Option<u32>,
     /// Partitions per gateway before anything is learned, at least 1.
@@ -112,6 +127,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             mode: Mode::Fixed,
+            load: Load::Partitions,
             replicas: None,
             partitions_per_replica: 4,
             replicas_min: 1,
@@ -162,8 +178,11 @@ impl Policy {
     /// Gateways of so many partitions before anything is decided, in `Auto`: as many as `partitions_per_replica` makes, within the bounds
     /// that no schedule changes; which schedule is active is known with the first decision. `None` in the other modes.
     pub(crate) fn replicas_at_first(&self, partitions: u32) -> Option<u32> {
-        let of_partitions = partitions.div_ceil(self.partitions_per_replica.max(1));
-        (self.mode == Mode::Auto).then(|| Bounds::by(self, None, partitions).clamp(of_partitions))
+        let at_first = match self.load {
+            Load::Partitions => partitions.div_ceil(self.partitions_per_replica.max(1)),
+            Load::Requests => REPLICAS_OF_REQUESTS,
+        };
+        (self.mode == Mode::Auto).then(|| Bounds::by(self, None, partitions).clamp(at_first))
     }
 
     /// Gateways among which all partitions must have room: the fewest that there may be, so that a number that is decided later is never
@@ -193,7 +212,8 @@ impl Bounds {
     }
 
     fn by(policy: &Policy, active: Option<&Schedule>, partitions: u32) -> Self {
-        let of_partitions = if partitions == 0 { u32::MAX } else { partitions };
+        let of_partitions =
+            if partitions == 0 || policy.load == Load::Requests { u32::MAX } else { partitions };
         let max = active.and_then(|schedule| schedule.replicas_max).or(policy.replicas_max);
         let max = max.unwrap_or(u32::MAX).min(of_partitions).min(REPLICAS_MAX);
         let min = active.and_then(|schedule| schedule.replicas_min).unwrap_or(policy.replicas_min);

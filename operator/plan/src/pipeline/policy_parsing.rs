@@ -2,7 +2,7 @@
 //! that was stored before a rule was there may still break it, which is a violation and no panic.
 
 use super::{
-    policy::{InitialOffset, Mode, Policy, Rests},
+    policy::{InitialOffset, Load, Mode, Policy, Rests},
     schedule::{Schedule, Zone},
 };
 use sluice_crds::{self as crds, Day, ScalingMode, TracePipelineSpec};
@@ -29,14 +29,16 @@ impl Policy {
         let default = Self::default();
         let policy = Self {
             mode: mode(scaling.mode),
+            load: if spec.source.otlp.is_some() { Load::Requests } else { Load::Partitions },
             replicas: spec.replicas,
             partitions_per_replica: spec.partitions_per_replica,
             replicas_min: scaling.min_replicas,
             replicas_max: scaling.max_replicas,
             schedules,
-            initial_offset: match spec.source.kafka.initial_offset {
-                crds::InitialOffset::Earliest => InitialOffset::Earliest,
-                crds::InitialOffset::Latest => InitialOffset::Latest,
+            // The logs of `source.otlp` are read from their beginning.
+            initial_offset: match spec.source.kafka.as_ref().map(|kafka| kafka.initial_offset) {
+                Some(crds::InitialOffset::Earliest) | None => InitialOffset::Earliest,
+                Some(crds::InitialOffset::Latest) => InitialOffset::Latest,
             },
             catch_up_seconds: target_lag.map_or(default.catch_up_seconds, f64::from),
             down_after_seconds: down_after.unwrap_or(default.down_after_seconds),

@@ -40,6 +40,10 @@ pub(crate) fn as_it_runs(
     if rank(&plan).is_some() || (workload.is_none() && known.is_empty()) {
         return plan;
     }
+    // The number of logs follows from the spec.
+    if plan.config.config().source.otlp.is_some() {
+        return plan;
+    }
     let planned = plan.config.config().reading().partitions_active_max;
     let least = plan.partitions().min(ACTIVE_MIN).min(planned);
     let others = (least..=ACTIVE_MAX).filter(|active| *active != planned).filter_map(|active| {

@@ -1,18 +1,23 @@
-//! The topics of a pipeline with their partitions, as far as Kafka or the status say.
+//! The topics of a pipeline with their partitions, as far as Kafka or the status say. With `source.otlp` there are none.
 
 use crate::{
     observed::{Partitions, TopicSeen},
-    pipeline::Intent,
+    pipeline::{
+        Intent,
+        otlp_config::{REPLICAS_OF_REQUESTS, logs},
+        resources,
+    },
     planned::Waiting,
 };
-use sluice_crds::{TopicStatus, TracePipeline, status::reason};
+use sluice_crds::{TopicStatus, TracePipeline, TracePipelineSpec, status::reason};
+use sluice_gateway_config::Violations;
 
 /// Every topic of the spec with its partitions; while Kafka is away, those that the status remembers. Else what is
 /// waited for.
 pub(crate) fn topics(pipeline: &TracePipeline, seen: &Partitions) -> Result<Vec<TopicStatus>, Waiting> {
     let mut topics = Vec::new();
     let mut waits: Vec<Waiting> = Vec::new();
-    for name in &pipeline.spec.source.kafka.topics {
+    for name in pipeline.spec.source.kafka.iter().flat_map(|kafka| &kafka.topics) {
         match partitions(pipeline, name, seen.get(name)) {
             Ok(partitions) => topics.push(TopicStatus { name: name.clone(), partitions }),
             Err(wait) => waits.push(wait),
@@ -59,9 +64,22 @@ fn remembered(pipeline: &TracePipeline) -> &[TopicStatus] {
     pipeline.status.as_ref().map_or(&[][..], |status| &status.topics)
 }
 
-/// Partitions of all topics, as far as Kafka or the status say.
+/// Partitions of all topics, as far as Kafka or the status say; with `source.otlp`, logs of as many gateways as the spec lets there be. So many
+/// are sent to the table.
 pub(crate) fn partitions_known(pipeline: &TracePipeline, seen: &Partitions) -> u32 {
+    if let Some(logs) = logs_at_most(&pipeline.spec) {
+        return logs;
+    }
     topics(pipeline, seen).map_or_else(|_| sum(remembered(pipeline)), |topics| sum(&topics))
+}
+
+/// Logs of all gateways together, at the most; `None` with `source.kafka`.
+fn logs_at_most(spec: &TracePipelineSpec) -> Option<u32> {
+    // What is wrong with the resources is said of gateways.
+    let cores = resources::read(&spec.gateway.resources, &mut Violations::default()).map(|sized| sized.cores);
+    let logs = logs(spec, spec.gateway.workers.or(cores).unwrap_or(1))?;
+    let gateways = spec.scaling.max_replicas.max(spec.replicas).unwrap_or(REPLICAS_OF_REQUESTS);
+    Some(logs.saturating_mul(gateways))
 }
 
 /// Partitions of all of them.

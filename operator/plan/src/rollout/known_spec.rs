@@ -71,7 +71,9 @@ fn without_defaults(pipeline: &TracePipeline) -> TracePipelineSpec {
     spec.edge = None;
     spec.rollout.max_unavailable = None;
     // What it says stands in the spec by now: the same change fails again in either form.
-    spec.source.kafka.connection_ref = None;
+    if let Some(kafka) = &mut spec.source.kafka {
+        kafka.connection_ref = None;
+    }
     spec.sink.clickhouse.connection_ref = None;
     for field in LATE_DEFAULTS.iter().filter(|field| (field.is_default)(&pipeline.spec)) {
         (field.set)(&mut spec, false);

@@ -19,6 +19,11 @@ pub fn steps(partitions: u32, workers: u32, alignment: Alignment, bounds: Bounds
     steps
 }
 
+/// Every number within the bounds: any gateway takes any request, so that each of them is worth having.
+pub fn each(bounds: Bounds) -> Vec<u32> {
+    (bounds.min..=bounds.max).collect()
+}
+
 /// The smallest step that is not below a number, else the largest.
 pub fn at_least(steps: &[u32], replicas: u32) -> u32 {
     steps.iter().copied().find(|step| *step >= replicas).or(steps.last().copied()).unwrap_or(replicas)
@@ -52,6 +57,12 @@ mod tests {
         ] {
             assert_eq!(steps(partitions, workers, alignment, bounds), expected);
         }
+    }
+
+    #[test]
+    fn requests_have_every_step() {
+        assert_eq!(each(Bounds { min: 2, max: 5 }), [2, 3, 4, 5]);
+        assert_eq!(each(Bounds { min: 1, max: 1 }), [1]);
     }
 
     #[test]

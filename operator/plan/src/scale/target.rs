@@ -7,7 +7,7 @@ use super::{
     numbers, steps,
     window::{PartitionRates, Rates},
 };
-use crate::pipeline::policy::Policy;
+use crate::pipeline::policy::{Load, Policy};
 
 /// For the sake of one hot partition, at most so many times the gateways that the mean takes: beyond, each of them buys
 /// the partition less than a twentieth of a gateway.
@@ -54,8 +54,11 @@ impl Demand<'_> {
         (whole - self.hopeless(seconds)).max(0.0)
     }
 
-    /// Messages a second that no gateway could do, as a partition is read by one: no number of gateways is for them.
+    /// Messages a second that no gateway could do, as a partition is read by one: no number of gateways is for them. Requests are no such.
     fn hopeless(&self, seconds: f64) -> f64 {
+        if self.policy.load == Load::Requests {
+            return 0.0;
+        }
         let moving = self.rates.partitions.iter().filter(|partition| !partition.stuck);
         moving.map(|one| (self.load(one, seconds) - HOT * self.capacity).max(0.0)).sum()
     }
@@ -66,8 +69,13 @@ impl Demand<'_> {
     }
 
     /// Messages a second that the hottest of so many gateways would have, apart from partitions that are too much for any.
-    /// `current` gateways are taken with the partitions they have.
+    /// `current` gateways are taken with the partitions they have. Requests are taken to be spread: connections end after a while.
     fn hottest(&self, replicas: u32, current: u32) -> f64 {
+        if self.policy.load == Load::Requests {
+            let all: f64 =
+                self.rates.partitions.iter().map(|one| self.load(one, self.catch_up_seconds())).sum();
+            return all / f64::from(replicas.max(1));
+        }
         let seconds = self.catch_up_seconds();
         let limit = HOT * self.capacity;
         let loads: Vec<f64> = self

@@ -19,10 +19,11 @@ const BLOCKS_PER_INSERT_THREAD: u64 = 3;
 /// What is derived for one pipeline.
 pub fn derived(plan: &Plan) -> Derived {
     let config = plan.config().config();
+    let active = config.reading().partitions_active_max;
     let of_gateway = plan.partitions().div_ceil(plan.replicas().max(1));
     Derived {
-        partitions_per_gateway: of_gateway,
-        partitions_active_per_gateway: config.reading().partitions_active_max,
+        partitions_per_gateway: if config.source.otlp.is_some() { active } else { of_gateway },
+        partitions_active_per_gateway: active,
         workers: config.workers,
         memory: format!("{}Mi", plan.resources.memory.mib_ceil()),
         memory_for_blocks: whole_mib(blocks_bytes(plan)),
@@ -90,7 +91,7 @@ fn server_advice(plan: &Plan) -> String {
 /// The window of a table that is made: the contract's arithmetic.
 fn deduplication_window(plan: &Plan) -> u64 {
     let interval = plan.config().config().sink.clickhouse.insert.max_interval;
-    u64::from(window_blocks(plan.partitions(), interval))
+    u64::from(window_blocks(plan.sent, interval))
 }
 
 fn blocks_bytes(plan: &Plan) -> ByteSize {

@@ -19,8 +19,9 @@ const OFTEN: &str = "gateways reject many";
 /// While they reject fewer.
 const SOME: &str = "gateways reject some";
 
-/// `None` while gateways can read the messages. While no gateway answers, the former condition holds, as long as there are gateways.
+/// `None` while gateways can read the messages, and with `source.otlp`, whose requests are read before they are accepted. While no gateway answers, the former condition holds, as long as there are gateways.
 pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Option<Verdict> {
+    let kafka = pipeline.spec.source.kafka.as_ref()?;
     let before =
         |reasons: &[&'static str]| said_before(pipeline, observed, condition::SOURCE_REACHABLE, reasons);
     let Some(messages) = &observed.messages else {
@@ -45,7 +46,7 @@ pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Ti
             rejected(pipeline, messages, share)
         }
         Unreadable::Rejected(Share::All) => {
-            let format = match pipeline.spec.source.kafka.format {
+            let format = match kafka.format {
                 Format::OtlpProto => "OtlpProto",
                 Format::OtlpJson => "OtlpJson",
             };

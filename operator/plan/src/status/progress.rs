@@ -13,7 +13,7 @@ use crate::{
     planned::{Plan, Planned, Waiting},
     status::{
         derived::whole_mib,
-        edge, messages, readers, silent,
+        edge, messages, otlp, readers, silent,
         verdict::{self, Verdict},
         volumes,
     },
@@ -220,6 +220,10 @@ impl Progress {
             );
             return Self::Held { ready: reason::SUSPENDED, reconciling: reason::DRAINING, message };
         }
+        if pipeline.spec.source.otlp.is_some() {
+            let message = "the pipeline is suspended: no gateway runs, and no request is accepted. The queue volumes stay".to_owned();
+            return Self::Resting { message };
+        }
         let message = "the pipeline is suspended: no gateway runs and nothing is read. Kafka deletes the group's offsets after the \
                        brokers' offsets.retention.minutes (default 7 days), counted from lastTransitionTime of Suspended; after that, a \
                        resumed pipeline begins at initialOffset"
@@ -390,19 +394,23 @@ fn running(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> String
                 plan.replicas()
             )
         }
+        Some(0) if pipeline.spec.source.otlp.is_some() => "; scaled to 0: no request is accepted".to_owned(),
         Some(0) => "; scaled to 0: messages wait in Kafka".to_owned(),
         Some(asked) if asked > replicas => {
             format!("; replicas asks for {asked}, but only one gateway can read a partition")
         }
         _ => String::new(),
     };
-    format!(
-        "{} {} {}{limited}{}",
-        plural(replicas, "gateway"),
-        form(replicas, "reads", "read"),
-        plural(partitions, "partition"),
-        lowered(plan, observed).unwrap_or_default()
-    )
+    let runs = match &pipeline.spec.source.otlp {
+        Some(source) => otlp::running(replicas, pipeline, source),
+        None => format!(
+            "{} {} {}",
+            plural(replicas, "gateway"),
+            form(replicas, "reads", "read"),
+            plural(partitions, "partition")
+        ),
+    };
+    format!("{runs}{limited}{}", lowered(plan, observed).unwrap_or_default())
 }
 
 /// Gateways whose pods have a lower memory limit than planned. They run, with less room for blocks.

@@ -34,7 +34,7 @@ pub(super) fn hanging(pipeline: &TracePipeline, observed: &Observed) -> Option<V
     let Some(open) = &observed.open_transactions else {
         return said_before(pipeline, observed, condition::SOURCE_REACHABLE, &[reason::TRANSACTION_HANGING]);
     };
-    let kafka = &pipeline.spec.source.kafka;
+    let kafka = pipeline.spec.source.kafka.as_ref()?;
     let hangs =
         |open: &&OpenTransaction| open.seconds > OPEN_SECONDS_MAX && kafka.topics.contains(&open.topic);
     let mut hanging: Vec<_> = open.iter().filter(hangs).collect();

@@ -5,13 +5,14 @@ use crate::{
     ground::words::plural,
     identity::secrets::mounted,
     observed::{SchemaFailure, SchemaSeen, SourceFailure, TopicSeen, inserts::SinkSeen, is_said_by_the_job},
-    pipeline::{Intent, connections::where_it_stands},
-    scale::{Hold, Limit},
-    status::{messages, scaling::joined, transactions, unconnected},
+    pipeline::{Intent, connections::where_it_stands, otlp_config::REPLICAS_OF_REQUESTS},
+    scale::{Hold, Limit, Load},
+    status::{messages, otlp, scaling::joined, transactions, unconnected},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
-    ScalingMode, ScalingStatus, SchemaManagement, SecretUse, Side, TracePipeline, TracePipelineSpec,
+    KafkaSource, ScalingMode, ScalingStatus, SchemaManagement, SecretUse, Side, TracePipeline,
+    TracePipelineSpec,
     status::{condition, reason},
 };
 
@@ -71,7 +72,7 @@ impl Verdict {
     }
 }
 
-/// Whether Kafka answers and has every topic, and gateways reach it and can read what the topics hold.
+/// Whether what the spec names as the source can be used: see [`topics_reachable`] and [`otlp::reachable`].
 pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Verdict {
     if let Some(message) = &observed.unresolved.source {
         return Verdict::no(reason::CONNECTION_MISSING, message);
@@ -79,7 +80,21 @@ pub(super) fn source_reachable(pipeline: &TracePipeline, observed: &Observed, no
     if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, Side::Source) {
         return Verdict::no(unusable.reason, unusable.message);
     }
-    let (topics, seen) = (&pipeline.spec.source.kafka.topics, &observed.partitions);
+    match (&pipeline.spec.source.kafka, &pipeline.spec.source.otlp) {
+        (Some(kafka), _) => topics_reachable(pipeline, kafka, observed, now),
+        (None, Some(otlp)) => otlp::reachable(pipeline, otlp, observed),
+        (None, None) => Verdict::unknown(reason::NOT_PROBED, "the spec has no source: see Ready"),
+    }
+}
+
+/// Whether Kafka answers and has every topic, and gateways reach it and can read what the topics hold.
+fn topics_reachable(
+    pipeline: &TracePipeline,
+    kafka: &KafkaSource,
+    observed: &Observed,
+    now: &Time,
+) -> Verdict {
+    let (topics, seen) = (&kafka.topics, &observed.partitions);
     let mut partitions = 0_u32;
     let mut missing = Vec::new();
     for topic in topics {
@@ -150,7 +165,8 @@ pub(super) fn of_source(
     failure: SourceFailure,
     message: &str,
 ) -> String {
-    let oauth = pipeline.spec.source.kafka.sasl.as_ref().and_then(|sasl| sasl.oauth.as_ref());
+    let kafka = pipeline.spec.source.kafka.as_ref();
+    let oauth = kafka.and_then(|kafka| kafka.sasl.as_ref()).and_then(|sasl| sasl.oauth.as_ref());
     let of = match oauth {
         None => SecretUse::KafkaUser,
         Some(oauth) if oauth.aws_msk_iam.is_some() => SecretUse::KafkaAws,
@@ -160,7 +176,7 @@ pub(super) fn of_source(
         SourceFailure::AuthFailed => with_secret(pipeline, observed, of, message),
         SourceFailure::Unreachable | SourceFailure::Timeout | SourceFailure::TlsFailed => message.to_owned(),
     };
-    words + &where_it_stands(pipeline.spec.source.kafka.connection_ref.as_ref())
+    words + &where_it_stands(kafka.and_then(|kafka| kafka.connection_ref.as_ref()))
 }
 
 /// What the schema Job said, with the Secret of a user that ClickHouse refuses.
@@ -255,6 +271,9 @@ pub(super) fn scaling_active(spec: &TracePipelineSpec, scaling: Option<&ScalingS
         ScalingMode::Fixed => {
             let why = match spec.replicas {
                 Some(replicas) => format!("replicas asks for {}", plural(replicas, "gateway")),
+                None if spec.source.otlp.is_some() => {
+                    format!("replicas is not set, and there are {}", plural(REPLICAS_OF_REQUESTS, "gateway"))
+                }
                 None => format!(
                     "replicas is not set, and there is one gateway for {} (partitionsPerReplica)",
                     plural(spec.partitions_per_replica, "partition")
@@ -281,7 +300,10 @@ pub(super) fn scaling_active(spec: &TracePipelineSpec, scaling: Option<&ScalingS
             Verdict::yes(reason::ACTIVE, "the operator only recommends a number: scaling.mode is Recommend")
         }
         None => Verdict::yes(reason::ACTIVE, "the operator sets the number of gateways from load and lag"),
-        Some(Some(hold)) => Verdict::no(hold.word(), format!("the number stays: {}", hold.words())),
+        Some(Some(hold)) => {
+            let load = if spec.source.otlp.is_some() { Load::Requests } else { Load::Partitions };
+            Verdict::no(hold.word(), format!("the number stays: {}", hold.words(load)))
+        }
         Some(None) => Verdict::unknown(
             reason::NOT_PROBED,
             "another version of the operator kept the number, for a reason that this version does not know",

@@ -19,7 +19,7 @@ use crate::{
         zone_loss::{self, OutOfReach},
     },
 };
-use sluice_crds::{Commit, OnZoneLoss, QueueMode, Retention, TracePipeline, VolumesStatus, status::reason};
+use sluice_crds::{OnZoneLoss, QueueMode, Retention, TracePipeline, VolumesStatus, status::reason};
 use std::time::Duration;
 
 /// A pod that has not ended for so long after its time is on a node that does not say so. Chosen, as for what is said of such a pod.
@@ -157,12 +157,13 @@ fn deleted(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
     let is_late = pod.and_then(|pod| pod.late_for).is_some_and(|late| late >= ENDS_LATE);
     let pod = pod.map_or("its gateway", |pod| &pod.name);
     let volume = claim.volume.as_deref().unwrap_or("NAME");
-    let keep = match pipeline.spec.delivery.commit {
-        Commit::AfterInsert => "Kafka has what is on it".to_owned(),
-        Commit::AfterEnqueue => format!(
+    let keep = if pipeline.spec.has_only_copies_on_volumes() {
+        format!(
             "it may be the only copy of rows: to keep it, first kubectl patch pv {volume} -p \
              '{{\"spec\":{{\"persistentVolumeReclaimPolicy\":\"Retain\"}}}}'"
-        ),
+        )
+    } else {
+        "Kafka has what is on it".to_owned()
     };
     let then = if is_late {
         format!("{pod} had to end and has not: where its node is off and does not come back, delete the node")
@@ -227,15 +228,14 @@ pub(super) fn out_of_reach(pipeline: &TracePipeline, observed: &Observed) -> Opt
 
 /// What becomes of a volume that no node reaches, or what a person can do.
 fn when_gone(pipeline: &TracePipeline, observed: &Observed, pod: &PodSeen, claim: &ClaimSeen) -> String {
-    let by_hand = match pipeline.spec.delivery.commit {
-        Commit::AfterEnqueue => {
-            "The volume may hold the only copy of rows: if you delete its claim, they are lost".to_owned()
-        }
-        Commit::AfterInsert => format!(
+    let by_hand = if pipeline.spec.has_only_copies_on_volumes() {
+        "The volume may hold the only copy of rows: if you delete its claim, they are lost".to_owned()
+    } else {
+        format!(
             "If it is gone for good, recreate claim and pod: kubectl delete pvc {} && kubectl delete pod {}. Kafka still has the rows of \
              the volume, unless retention deleted them (kubectl sluice lag) or AfterEnqueue committed them earlier",
             claim.name, pod.name
-        ),
+        )
     };
     let refusal = observed.volumes.not_replaced.as_ref();
     match (pipeline.spec.queue.on_zone_loss.unwrap_or_default(), zone_loss::due(pipeline, observed, pod)) {

@@ -17,7 +17,7 @@ use crate::{
     observed::{ClaimSeen, VolumesSeen},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
-use sluice_crds::{Commit, DeletionPolicy, QueueMode, Retention, TracePipeline};
+use sluice_crds::{DeletionPolicy, QueueMode, Retention, TracePipeline};
 use sluice_gateway_config::{Commit as CommitOfGateway, parse};
 
 /// What is known of the gateways of a pipeline that is deleted.
@@ -43,7 +43,7 @@ pub fn thrown_away<'a>(
 ) -> Vec<&'a ClaimSeen> {
     let queue = &pipeline.spec.queue;
     let goes = queue.retention_policy.when_deleted == Retention::Delete
-        && pipeline.spec.delivery.commit == Commit::AfterInsert;
+        && !pipeline.spec.has_only_copies_on_volumes();
     let is_empty =
         |claim: &&ClaimSeen| claim.has_gateway && !claim.is_going && shown.empty.contains(&claim.ordinal);
     let known = seen.claims.iter().filter(is_empty);

@@ -15,7 +15,7 @@ use crate::{
     observed::{ClaimSeen, PodSeen},
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use sluice_crds::{Commit, LossStatus, OnZoneLoss, TracePipeline};
+use sluice_crds::{LossStatus, OnZoneLoss, TracePipeline};
 use std::{collections::BTreeSet, time::Duration};
 
 /// A gateway is waited for so long since it first found no node. Chosen: twice the time after which Kubernetes gives up the pods of a
@@ -59,7 +59,9 @@ pub(crate) fn due(
 ) -> Result<Timestamp, &'static str> {
     let loss = pipeline.status.as_ref().and_then(|status| status.loss.as_ref());
     let since = known_since(pipeline).filter(|since| holds(since, loss) && !is_more_lost(loss, observed));
-    if pipeline.spec.delivery.commit == Commit::AfterEnqueue {
+    if pipeline.spec.source.otlp.is_some() {
+        Err("with source.otlp the volume has the only copy of requests that are not inserted")
+    } else if pipeline.spec.has_only_copies_on_volumes() {
         Err("with delivery.commit AfterEnqueue the volume may hold the only copy of rows")
     } else if since.is_none() {
         Err(
@@ -84,7 +86,7 @@ pub(crate) fn cache_since(
     loss: Option<&LossStatus>,
     now: &Time,
 ) -> Option<Time> {
-    if pipeline.spec.delivery.commit == Commit::AfterEnqueue {
+    if pipeline.spec.has_only_copies_on_volumes() {
         return None;
     }
     let before = known_since(pipeline).cloned();
@@ -93,7 +95,7 @@ pub(crate) fn cache_since(
 
 /// What the status says, while the topics and brokers are those that it was said of: what is read of others is no copy of these.
 fn known_since(pipeline: &TracePipeline) -> Option<&Time> {
-    let (status, kafka) = (pipeline.status.as_ref()?, &pipeline.spec.source.kafka);
+    let (status, kafka) = (pipeline.status.as_ref()?, pipeline.spec.source.kafka.as_ref()?);
     let said: BTreeSet<&str> = status.topics.iter().map(|topic| topic.name.as_str()).collect();
     let wanted: BTreeSet<&str> = kafka.topics.iter().map(String::as_str).collect();
     let is_same = said == wanted && status.bootstrap_servers == kafka.bootstrap_servers;

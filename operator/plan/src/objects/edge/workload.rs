@@ -2,12 +2,9 @@
 
 use crate::{
     edge::ReadyEdge,
-    names::{
-        ADMIN_PORT, ADMIN_PORT_NAME, CONFIG_FOLDER, EDGE, EDGE_CONFIG_FILE, EDGE_CONTAINER, OTLP_GRPC,
-        OTLP_GRPC_PORT, OTLP_HTTP, OTLP_HTTP_PORT,
-    },
+    names::{CONFIG_FOLDER, EDGE, EDGE_CONFIG_FILE, EDGE_CONTAINER},
     objects::{
-        pod::{pod, resources},
+        pod::{container_ports, pod, resources},
         workload::{of_pod, probe},
     },
     pipeline::edge_config::grace_seconds,
@@ -15,7 +12,7 @@ use crate::{
 use k8s_openapi::{
     api::{
         apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment},
-        core::v1::{Container, ContainerPort, PodSpec, PodTemplateSpec},
+        core::v1::{Container, PodSpec, PodTemplateSpec},
     },
     apimachinery::pkg::{
         apis::meta::v1::{LabelSelector, ObjectMeta},
@@ -72,7 +69,7 @@ fn container(edge: &ReadyEdge) -> Container {
         name: EDGE_CONTAINER.into(),
         args: Some(vec!["edge".into(), "--config".into(), format!("{CONFIG_FOLDER}/{EDGE_CONFIG_FILE}")]),
         env: Some(vec![of_pod("POD_NAME", "metadata.name")]),
-        ports: Some(ports(edge)),
+        ports: Some(container_ports(Some(&edge.service))),
         resources: Some(resources(sized.memory, &sized.cpu_request, sized.cpu_limit.as_deref())),
         // A start takes a second; a pod that does not answer for a minute is restarted.
         startup_probe: Some(probe("/livez", 2, 30)),
@@ -80,20 +77,4 @@ fn container(edge: &ReadyEdge) -> Container {
         readiness_probe: Some(probe("/readyz", 5, 2)),
         ..Container::default()
     }
-}
-
-fn ports(edge: &ReadyEdge) -> Vec<ContainerPort> {
-    let [grpc, http] = edge.ports;
-    let otlp = [
-        grpc.map(|_| (OTLP_GRPC, OTLP_GRPC_PORT)),
-        http.map(|_| (OTLP_HTTP, OTLP_HTTP_PORT)),
-        Some((ADMIN_PORT_NAME, ADMIN_PORT)),
-    ];
-    let port = |(name, number): (&str, i32)| ContainerPort {
-        name: Some(name.into()),
-        container_port: number,
-        protocol: Some("TCP".into()),
-        ..ContainerPort::default()
-    };
-    otlp.into_iter().flatten().map(port).collect()
 }

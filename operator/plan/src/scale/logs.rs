@@ -1,0 +1,74 @@
+//! The logs of all gateways with `source.otlp` as one partition, by which the autoscaler goes.
+//!
+//! Each gateway has logs of its own. What it reports are offsets in them: how many messages were appended, and how many of these are not
+//! committed. The sum of the ends would go back when a gateway leaves or gets another volume, so the totals count what each has appended since
+//! it was last seen.
+//!
+//! Limit: an entry for each number of a gateway, at most [`REPLICAS_MAX`](crate::REPLICAS_MAX).
+
+use super::sample::PartitionSample;
+use std::collections::BTreeMap;
+
+/// The logs of one gateway together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GatewayLogs {
+    /// Messages that were ever appended.
+    pub appended: u64,
+    /// Messages among these that are not committed.
+    pub waiting: u64,
+}
+
+/// What all gateways have appended since the first look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogTotals {
+    /// What each had appended when it was last seen, by its number.
+    seen: BTreeMap<u32, u64>,
+    appended: u64,
+}
+
+impl LogTotals {
+    /// Adds what gateways report, by their numbers, and returns it as one partition. What waits in logs that were not seen before counts as
+    /// appended just now.
+    pub fn look(&mut self, gateways: impl IntoIterator<Item = (u32, GatewayLogs)>) -> PartitionSample {
+        let mut waiting = 0_u64;
+        for (ordinal, logs) in gateways {
+            let before = self.seen.insert(ordinal, logs.appended);
+            // Fewer than before are another volume.
+            let more = match before.filter(|before| *before <= logs.appended) {
+                Some(before) => logs.appended.saturating_sub(before),
+                None => logs.waiting,
+            };
+            self.appended = self.appended.saturating_add(more);
+            waiting = waiting.saturating_add(logs.waiting);
+        }
+        let read = self.appended.saturating_sub(waiting);
+        PartitionSample { log_start: 0, end: self.appended, committed: Some(read), position: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logs(appended: u64, waiting: u64) -> GatewayLogs {
+        GatewayLogs { appended, waiting }
+    }
+
+    #[test]
+    fn totals_only_go_forward_and_lag_is_what_waits() {
+        let mut totals = LogTotals::default();
+        for (gateways, end, waits) in [
+            (vec![(0, logs(1_000, 10)), (1, logs(500, 0))], 10, 10),
+            (vec![(0, logs(1_100, 30)), (1, logs(550, 5))], 160, 35),
+            // The second has left, and what it still had was inserted before.
+            (vec![(0, logs(1_200, 0))], 260, 0),
+            // It is back with its volume, and with another one.
+            (vec![(0, logs(1_200, 0)), (1, logs(560, 0))], 270, 0),
+            (vec![(0, logs(1_200, 0)), (1, logs(40, 40))], 310, 40),
+            (vec![(0, logs(1_300, 0)), (1, logs(60, 0))], 430, 0),
+        ] {
+            let sample = totals.look(gateways.clone());
+            assert_eq!((sample.end, sample.end - sample.committed.unwrap()), (end, waits), "{gateways:?}");
+        }
+    }
+}
