@@ -224,7 +224,7 @@ fn add_unsaid(others: &Violations, found: &mut Violations) {
 
 /// Facts of a healthy cluster: only the spec can be wrong.
 fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
-    let topics = pipeline.spec.source.kafka.topics.iter();
+    let topics = pipeline.spec.source.kafka.iter().flat_map(|kafka| &kafka.topics);
     let present = |keys: &[sluice_crds::UsedKey]| {
         let data = keys.iter().map(|key| (key.key.clone(), k8s_openapi::ByteString::default()));
         SecretSeen::of(keys, Some(&Secret { data: Some(data.collect()), ..Secret::default() }))
@@ -290,21 +290,14 @@ mod tests {
                 outline.objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
             assert_eq!(
                 kinds,
-                [
-                    "ServiceAccount",
-                    "ConfigMap",
-                    "Service",
-                    "NetworkPolicy",
-                    "PodDisruptionBudget",
-                    "ConfigMap",
-                    "Job",
-                    "StatefulSet",
-                ]
-                .into_iter()
-                .chain(edge.into_iter().filter(|_| has_edge))
-                .chain(is_full.then_some("HorizontalPodAutoscaler"))
-                .chain(monitor)
-                .collect::<Vec<_>>()
+                ["ServiceAccount", "ConfigMap", "Service"]
+                    .into_iter()
+                    .chain(name.contains("otlp").then_some("Service"))
+                    .chain(["NetworkPolicy", "PodDisruptionBudget", "ConfigMap", "Job", "StatefulSet"])
+                    .chain(edge.into_iter().filter(|_| has_edge))
+                    .chain(is_full.then_some("HorizontalPodAutoscaler"))
+                    .chain(monitor)
+                    .collect::<Vec<_>>()
             );
             let yaml = outline.to_yaml().unwrap();
             assert_eq!(yaml.matches("\n---\n").count(), kinds.len());
@@ -326,7 +319,8 @@ mod tests {
         };
         let text = include_str!("../../../config/samples/tracepipeline-side-by-side.yaml");
         let pipeline: TracePipeline = serde_saphyr::from_str(text).unwrap();
-        let (kafka, clickhouse) = (&pipeline.spec.source.kafka, &pipeline.spec.sink.clickhouse);
+        let (kafka, clickhouse) =
+            (pipeline.spec.source.kafka.as_ref().unwrap(), &pipeline.spec.sink.clickhouse);
         let [topic] = &kafka.topics[..] else { panic!("{:?}", kafka.topics) };
         let cluster = &find("KafkaTopic", topic)["metadata"]["labels"]["strimzi.io/cluster"];
         let cluster = cluster.as_str().unwrap();

@@ -112,9 +112,9 @@ impl Story {
             edge: edge(pipeline, status),
             reads: reads(pipeline, status),
             writes: writes(pipeline),
-            behind: behind(status),
-            queue: queue(status),
-            delivery: delivery(status),
+            behind: behind(pipeline, status),
+            queue: queue(pipeline, status),
+            delivery: delivery(pipeline, status),
             lost_messages: status.loss.as_ref().map_or(0, |loss| loss.messages),
             size: size_of(pipeline, status),
             now: if is_current || status.conditions.is_empty() {

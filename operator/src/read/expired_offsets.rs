@@ -4,7 +4,7 @@
 
 use super::kafka::sample::Sample;
 use sluice_crds::{
-    InitialOffset, TracePipeline, TracePipelineStatus,
+    InitialOffset, KafkaSource, TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
 use sluice_plan::{Intent, Moment, scale::State};
@@ -44,6 +44,8 @@ fn was_idle(status: &TracePipelineStatus) -> bool {
 
 /// Whether the group of a resumed pipeline still has its offsets.
 pub fn judge(pipeline: &TracePipeline, kafka: Option<&Sample>) -> Judgement {
+    // Without Kafka there are none.
+    let Some(source) = &pipeline.spec.source.kafka else { return Judgement::Well };
     // Without a lag the offsets could not be read.
     let Some(kafka) = kafka.filter(|kafka| kafka.lag_messages.is_some()) else { return Judgement::NotKnown };
     if kafka.has_committed() {
@@ -54,14 +56,14 @@ pub fn judge(pipeline: &TracePipeline, kafka: Option<&Sample>) -> Judgement {
     }
     // A group that begins at the oldest message reads nothing twice if Kafka has no message. One that begins behind the newest may have
     // skipped messages that Kafka has deleted since.
-    let is_latest = pipeline.spec.source.kafka.initial_offset == InitialOffset::Latest;
+    let is_latest = source.initial_offset == InitialOffset::Latest;
     let mut known = kafka.partitions.iter().flatten();
     let has_messages = known.any(|partition| partition.end > if is_latest { 0 } else { partition.log_start });
-    if has_messages { Judgement::Expired(expired(pipeline)) } else { Judgement::Well }
+    if has_messages { Judgement::Expired(expired(source)) } else { Judgement::Well }
 }
 
-fn expired(pipeline: &TracePipeline) -> String {
-    let follows = match pipeline.spec.source.kafka.initial_offset {
+fn expired(source: &KafkaSource) -> String {
+    let follows = match source.initial_offset {
         InitialOffset::Earliest => {
             "begins at the oldest message (initialOffset: Earliest): rows that were inserted before may be inserted twice"
         }

@@ -3,7 +3,7 @@
 use super::{
     Sources,
     gateway_report::{self, GatewayReport},
-    gateways::{Gateway, looks::Look, silence, unconnected},
+    gateways::{Gateway, logs, looks::Look, silence, unconnected},
     kafka::{
         cluster::Cluster,
         sample::{self, Sample, Source},
@@ -23,7 +23,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{Api, ResourceExt};
-use sluice_crds::{InitialOffset, QueueMode, SchemaManagement, TracePipeline};
+use sluice_crds::{InitialOffset, KafkaSource, QueueMode, SchemaManagement, TracePipeline};
 use sluice_plan::{
     EdgeSeen, KeptVersions, Names, Observed, Partitions, SchemaSeen, Secrets, ServersSeen, StorageClassSeen,
     TopicSeen, Unresolved, WorkloadSeen, asks_first, group_of, group_owner, names,
@@ -39,9 +39,9 @@ use tracing::debug;
 pub struct Facts {
     /// What the plan and the status are made from.
     pub observed: Observed,
-    /// Messages behind, not rounded.
+    /// Messages behind, not rounded; with `source.otlp`, requests that wait in the logs of all gateways.
     pub lag_messages: Option<u64>,
-    /// What Kafka answered; `None` when it did not.
+    /// What Kafka answered; `None` when it did not, and with `source.otlp`.
     pub kafka: Option<Sample>,
     /// The gateways' workload: the very copy that `observed` tells of.
     pub stateful_set: Option<Arc<StatefulSet>>,
@@ -75,22 +75,16 @@ pub async fn observe(
     let Ok(names) = Names::of(pipeline) else { return Ok(Facts::default()) };
     let key = Key { namespace: names.namespace().to_owned(), name: names.pipeline().to_owned() };
     let (secrets, of_kafka) = secrets((pipeline, &unresolved), (&names, &key), world, sources).await?;
-    let source_spec = &pipeline.spec.source.kafka;
-    // Without brokers nothing is asked, and nothing is known of the topics.
-    let answer = match KafkaSecurity::of(source_spec, &of_kafka, &sources.own_logins) {
-        _ if unresolved.source.is_some() => None,
-        Ok(security) => Some(sources.kafka.sample(&source(pipeline, &names, security)).await),
-        Err(why) => Some(Err(sample::Error::unasked(&why))),
-    };
+    let answer = ask((pipeline, &unresolved), &names, &of_kafka, sources).await;
     let kafka = answer.as_ref().and_then(|answer| answer.as_ref().ok()).cloned();
-    let lag_messages = kafka.as_ref().and_then(|sample| sample.lag_messages);
     let pods = gateway_pods(&names, &world.cache);
     let stateful_set = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
-    let partitions = answer.map(|answer| partitions(&source_spec.topics, answer)).unwrap_or_default();
+    let partitions = answer.map(|answer| partitions(pipeline, answer)).unwrap_or_default();
     let mut workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let job = schema_job_name(pipeline, &secrets, &partitions, workload.as_ref(), &world.shared.defaults);
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
     let look = sources.looks.look(&key, &gateways).await;
+    let lag_messages = lag(pipeline, kafka.as_ref(), (look.as_deref(), &gateways));
     let now = world.now();
     let (report, reasons, silent) = sources.memory.with(&key, |memory| {
         let report = gateway_report::hear(&mut memory.report, look.as_deref(), &gateways, now);
@@ -142,8 +136,33 @@ pub async fn observe(
     Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways, look })
 }
 
-fn source(pipeline: &TracePipeline, names: &Names, security: KafkaSecurity) -> Source {
-    let kafka = &pipeline.spec.source.kafka;
+/// What Kafka says of a pipeline's topics and its group. Without brokers, as with `source.otlp`, nothing is asked, and nothing is known of topics.
+async fn ask(
+    (pipeline, unresolved): (&TracePipeline, &Unresolved),
+    names: &Names,
+    secrets: &KafkaSecrets,
+    sources: &Sources,
+) -> Option<Result<Sample, sample::Error>> {
+    let spec = pipeline.spec.source.kafka.as_ref().filter(|_| unresolved.source.is_none())?;
+    Some(match KafkaSecurity::of(spec, secrets, &sources.own_logins) {
+        Ok(security) => sources.kafka.sample(&source(spec, names, security)).await,
+        Err(why) => Err(sample::Error::unasked(&why)),
+    })
+}
+
+/// Messages behind: as Kafka says it, or with `source.otlp` the gateways.
+fn lag(
+    pipeline: &TracePipeline,
+    kafka: Option<&Sample>,
+    (look, gateways): (Option<&Look>, &[Gateway]),
+) -> Option<u64> {
+    match &pipeline.spec.source.otlp {
+        Some(_) => logs::waiting(look?, gateways),
+        None => kafka?.lag_messages,
+    }
+}
+
+fn source(kafka: &KafkaSource, names: &Names, security: KafkaSecurity) -> Source {
     let given = kafka.consumer_group.clone().filter(|group| !group.is_empty());
     let consumer_group = given.unwrap_or_else(|| names.consumer_group());
     Source {
@@ -154,7 +173,11 @@ fn source(pipeline: &TracePipeline, names: &Names, security: KafkaSecurity) -> S
     }
 }
 
-fn partitions(topics: &[String], answer: Result<Sample, sample::Error>) -> Partitions {
+fn partitions(pipeline: &TracePipeline, answer: Result<Sample, sample::Error>) -> Partitions {
+    of_topics(pipeline.spec.source.kafka.as_ref().map_or(&[][..], |spec| &spec.topics[..]), answer)
+}
+
+fn of_topics(topics: &[String], answer: Result<Sample, sample::Error>) -> Partitions {
     match answer {
         Ok(sample) => {
             let known = sample.topics.into_iter().map(|(topic, count)| (topic, TopicSeen::Known(count)));
@@ -263,10 +286,10 @@ mod tests {
     fn every_topic_is_known_missing_or_unavailable() {
         let topics = ["a".to_owned(), "b".to_owned()];
         let sample = Sample { topics: vec![("a".into(), 4)], missing: vec!["b".into()], ..Sample::default() };
-        let seen = partitions(&topics, Ok(sample));
+        let seen = of_topics(&topics, Ok(sample));
         assert_eq!((&seen["a"], &seen["b"]), (&TopicSeen::Known(4), &TopicSeen::Missing));
         let error = sample::Error::silence(SourceFailure::Timeout, "late".into());
-        let seen = partitions(&topics, Err(error));
+        let seen = of_topics(&topics, Err(error));
         assert!(matches!(&seen["b"], TopicSeen::Unavailable { failure: SourceFailure::Timeout, .. }));
         assert_eq!(seen.len(), 2);
     }

@@ -189,7 +189,9 @@ impl KnownSecrets {
             };
             contents.insert(name, content);
         }
-        let asked_with = uses.iter().filter(|(of, _)| of.side() == Side::Source);
+        // What the clients of pods prove themselves with is nothing that Kafka is asked with.
+        let is_asked_with = |of: &SecretUse| of.side() == Side::Source && !of.is_of_clients();
+        let asked_with = uses.iter().filter(|(of, _)| is_asked_with(of));
         let asked_with: BTreeSet<&str> =
             asked_with.flat_map(|(_, keys)| keys).map(|key| key.key.as_str()).collect();
         for (key, value) in secret.data.iter_mut().flatten() {
@@ -214,7 +216,7 @@ impl OfPipeline {
             let found = SecretSeen::of(&named.keys, secret.map(|secret| &**secret));
             let content = self.contents.get(&(of, named.name.to_owned()));
             seen.insert(of, content.map_or(found.clone(), |content| found.since(&content.version)));
-            if of.side() == Side::Source {
+            if of.side() == Side::Source && !of.is_of_clients() {
                 of_kafka.extend(secret.map(|secret| (of, Arc::clone(secret))));
             }
         }

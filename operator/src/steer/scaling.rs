@@ -1,4 +1,4 @@
-//! Samples Kafka and the gateways, and asks `sluice_plan::scale` for a decision. Modes without a decision are sampled in the same way, for the
+//! Samples Kafka and the gateways, or with `source.otlp` the gateways alone, and asks `sluice_plan::scale` for a decision. Modes without a decision are sampled in the same way, for the
 //! metrics. The samples are in the memory of the pipeline. What must outlive the process is in the status.
 //!
 //! A poll without an answer is a sample without partitions: it holds the number of gateways, and never counts as "nothing to do".
@@ -22,8 +22,8 @@ use sluice_crds::{DrainState, Remembered, ScalingMode, TracePipeline};
 use sluice_plan::{
     Intent, Moment, ScalingSeen,
     scale::{
-        History, Mode, PartitionSample, PodSample, Policy, Sample, Samples, State, Watched, WorkloadSample,
-        decide,
+        GatewayLogs, History, Load, LogTotals, Mode, PartitionSample, PodSample, Policy, Sample, Samples,
+        State, Watched, WorkloadSample, decide,
     },
 };
 use tracing::{debug, info};
@@ -66,7 +66,7 @@ fn look_at(
     }
     let staying = staying(pipeline);
     if is_due(memory, now)
-        && let Some(poll) = next_poll(memory, facts, (staying, active(pipeline)), now)
+        && let Some(poll) = next_poll(memory, facts, (policy.load, staying, active(pipeline)), now)
     {
         let workload = workload(pipeline, facts, &policy, staying);
         add(memory, poll, now);
@@ -79,14 +79,22 @@ fn look_at(
 }
 
 /// What one poll brings; `None` while the gateways are being asked.
-fn next_poll(memory: &ScalingMemory, facts: &Facts, of: (u32, u32), now: Moment) -> Option<Poll> {
+fn next_poll(
+    memory: &mut ScalingMemory,
+    facts: &Facts,
+    (load, staying, active): (Load, u32, u32),
+    now: Moment,
+) -> Option<Poll> {
     let is_overdue = || memory.polled_at.is_some_and(|at| now.seconds_since(at) >= LOOK_SECONDS_MAX);
     let look = match facts.look.as_deref() {
         Some(look) if memory.asked_at != Some(look.at) => Due::Look(look),
         _ if facts.gateways.is_empty() || is_overdue() => Due::Nothing,
         _ => Due::Later,
     };
-    poll(facts, &look, of, now)
+    match load {
+        Load::Partitions => poll(facts, &look, (staying, active), now),
+        Load::Requests => poll_logs(&mut memory.logs, facts, &look, (staying, now)),
+    }
 }
 
 fn is_due(memory: &ScalingMemory, now: Moment) -> bool {
@@ -197,6 +205,43 @@ fn poll(facts: &Facts, look: &Due<'_>, (staying, active): (u32, u32), now: Momen
     Some(Poll { topics: Some(kafka.topics.clone()), asked_at, sample })
 }
 
+/// The same of gateways that accept OTLP: nobody else is asked, and all logs together are one partition.
+fn poll_logs(
+    totals: &mut LogTotals,
+    facts: &Facts,
+    look: &Due<'_>,
+    (staying, now): (u32, Moment),
+) -> Option<Poll> {
+    let look = match look {
+        Due::Look(look) => look,
+        Due::Later => return None,
+        Due::Nothing => {
+            return Some(Poll { sample: Sample { at: now, ..Sample::default() }, ..Poll::default() });
+        }
+    };
+    let said = look
+        .said
+        .iter()
+        .filter(|said| facts.gateways.iter().any(|gateway| gateway.is_same_process(&said.gateway)));
+    let answers: Vec<(PodSample, GatewayLogs)> =
+        said.filter_map(|said| Some((numbers(said, look.at, &[])?.sample, logs(said)?))).collect();
+    let is_silent = |ordinal| !answers.iter().any(|(pod, _)| pod.ordinal == ordinal);
+    let ready = facts.gateways.iter().filter(|gateway| gateway.is_ready && gateway.ordinal < staying);
+    let silent = ready.filter(|gateway| is_silent(gateway.ordinal)).count();
+    let all = totals.look(answers.iter().map(|(pod, logs)| (pod.ordinal, *logs)));
+    // Without an answer nothing is known of the logs.
+    let partitions = if answers.is_empty() { Vec::new() } else { vec![Some(all)] };
+    let pods = answers.into_iter().map(|(pod, _)| pod).filter(|pod| pod.ordinal < staying).collect();
+    let silent = u32::try_from(silent).unwrap_or(u32::MAX);
+    // No group divides anything.
+    let sample = Sample { at: look.at, group_stable: true, partitions, pods, silent };
+    Some(Poll { topics: None, asked_at: Some(look.at), sample })
+}
+
+fn logs(said: &Said) -> Option<GatewayLogs> {
+    said.report.as_ref().ok()?.numbers.as_ref().ok()?.logs()
+}
+
 /// How far gateways have read, beside Kafka's offsets. Most were asked after Kafka: who has read behind the end that Kafka told has
 /// read to that end, and has not read another topic of that name.
 fn place_positions(answers: &[GatewayNumbers], partitions: &mut [Option<PartitionSample>]) {
@@ -234,7 +279,7 @@ fn is_settled(answers: &[GatewayNumbers], staying: u32, partitions: usize) -> bo
     u64::try_from(partitions) == Ok(owned(true)) && owned(false) == 0
 }
 
-/// The workload; before there is one, as many gateways as partitions make are on their way.
+/// The workload; before there is one, as many gateways as partitions make, or as a pipeline without Kafka begins with, are on their way.
 fn workload(pipeline: &TracePipeline, facts: &Facts, policy: &Policy, staying: u32) -> WorkloadSample {
     if let Some(seen) = &facts.observed.workload {
         let mut sample = WorkloadSample::of(seen, &facts.pods, staying);
@@ -246,7 +291,10 @@ fn workload(pipeline: &TracePipeline, facts: &Facts, policy: &Policy, staying: u
     }
     let topics = facts.kafka.as_ref().map_or(&[][..], |kafka| &kafka.topics);
     let partitions = topics.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
-    let desired = partitions.div_ceil(policy.partitions_per_replica.max(1));
+    let desired = match policy.load {
+        Load::Partitions => partitions.div_ceil(policy.partitions_per_replica.max(1)),
+        Load::Requests => policy.replicas_at_first(0).unwrap_or(1),
+    };
     WorkloadSample { desired, ..WorkloadSample::default() }
 }
 

@@ -67,8 +67,9 @@ pub fn uses_secret(pipeline: &TracePipeline, secret: &str, connections: &Store<C
         let found = found.as_deref().and_then(|found| found.0.as_ref().ok());
         found.is_some_and(|found| part(&found.spec).iter().any(is_it))
     };
-    let (kafka, clickhouse) = (&source.kafka.connection_ref, &sink.clickhouse.connection_ref);
-    kafka.as_ref().is_some_and(|named| of(&named.name, of_kafka))
+    let kafka = source.kafka.as_ref().and_then(|kafka| kafka.connection_ref.as_ref());
+    let clickhouse = &sink.clickhouse.connection_ref;
+    kafka.is_some_and(|named| of(&named.name, of_kafka))
         || clickhouse.as_ref().is_some_and(|named| of(&named.name, of_clickhouse))
 }
 
@@ -143,7 +144,7 @@ mod tests {
         let store = listed(vec![connection("tracing", &spec())]);
         let (found, unresolved) = resolve(&named, &store);
         assert_eq!(unresolved, Unresolved::default());
-        assert_eq!(found.spec.source.kafka.bootstrap_servers, ["k:1"]);
+        assert_eq!(found.spec.source.kafka.as_ref().unwrap().bootstrap_servers, ["k:1"]);
     }
 
     #[test]

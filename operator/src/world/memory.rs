@@ -10,7 +10,7 @@ use sluice_plan::{
     Moment,
     observed::UnreadSeen,
     rollout::Counts,
-    scale::{Decision, History, State, Watched},
+    scale::{Decision, History, LogTotals, State, Watched},
 };
 use std::{
     collections::HashMap,
@@ -91,6 +91,8 @@ pub struct ScalingMemory {
     /// Topics with their numbers of partitions.
     pub topics: Vec<(String, u32)>,
     pub history: History,
+    /// With `source.otlp`, what gateways have appended.
+    pub logs: LogTotals,
     pub polled_at: Option<Moment>,
     /// When the gateways were asked for the newest sample.
     pub asked_at: Option<Moment>,

@@ -85,6 +85,7 @@ pub async fn apply(
         service_account: writer.apply(&cache.service_accounts, parts.service_account).await?,
         config_map: writer.apply(&cache.config_maps, parts.config_map).await?,
         service: writer.apply(&cache.services, parts.service).await?,
+        otlp_service: writer.apply_some(&cache.services, parts.otlp_service).await?,
         network_policy: writer.apply_some(&cache.network_policies, parts.network_policy).await?,
         disruption_budget: writer.apply_some(&cache.disruption_budgets, parts.disruption_budget).await?,
         schema_config_map: writer.apply_some(&cache.config_maps, parts.schema_config_map).await?,

@@ -41,7 +41,7 @@ pub(super) fn edge(pipeline: &TracePipeline, status: &TracePipelineStatus) -> Op
 }
 
 pub(super) fn reads(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
-    let kafka = &pipeline.spec.source.kafka;
+    let Some(kafka) = &pipeline.spec.source.kafka else { return accepts(pipeline, status) };
     let topics = kafka.topics.iter().map(|name| {
         let known = status.topics.iter().find(|topic| topic.name == *name);
         known.map_or_else(
@@ -62,6 +62,23 @@ pub(super) fn reads(pipeline: &TracePipeline, status: &TracePipelineStatus) -> S
     format!("{topics}{group} from {brokers}")
 }
 
+/// Where gateways accept OTLP, without Kafka.
+fn accepts(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
+    let Some(otlp) = &pipeline.spec.source.otlp else { return "nothing: the spec has no source".into() };
+    let listeners = otlp.listeners();
+    let protocols = [listeners.grpc.enabled.then_some("gRPC"), listeners.http.enabled.then_some("HTTP")];
+    let at = protocols.into_iter().flatten().zip(&status.endpoints);
+    let at = at.map(|(protocol, endpoint)| format!("{endpoint} ({protocol})")).collect::<Vec<_>>();
+    let clients = match (listeners.tls, listeners.authentication) {
+        (_, Some(_)) => "from clients with a token or a user",
+        (Some(tls), None) if tls.client_ca_secret_ref.is_some() => "from clients with a certificate",
+        (_, None) => "from every client that reaches it",
+    };
+    let secured = if listeners.tls.is_some() { "OTLP with TLS" } else { "OTLP" };
+    let at = if at.is_empty() { "no Service yet".to_owned() } else { at.join(" and ") };
+    format!("{secured} at {at}, {clients}")
+}
+
 pub(super) fn writes(pipeline: &TracePipeline) -> String {
     let clickhouse = &pipeline.spec.sink.clickhouse;
     let servers = match clickhouse.shards.len() {
@@ -80,16 +97,24 @@ pub(super) fn writes(pipeline: &TracePipeline) -> String {
     format!("{}.{} at {servers}", clickhouse.database, clickhouse.table)
 }
 
-pub(super) fn behind(status: &TracePipelineStatus) -> String {
+pub(super) fn behind(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
     let Some(lag) = status.lag else { return "unknown".into() };
+    let messages = match &pipeline.spec.source.otlp {
+        Some(_) => format!("{} in the gateways' logs", plural(lag.messages, "request")),
+        None => plural(lag.messages, "message"),
+    };
     let seconds = status.scaling.as_ref().and_then(|scaling| scaling.lag_seconds);
     let as_time = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let as_time = as_time.map_or_else(String::new, |seconds| format!(", {} of arrivals", time(seconds)));
-    format!("{}{as_time}", plural(lag.messages, "message"))
+    format!("{messages}{as_time}")
 }
 
-pub(super) fn queue(status: &TracePipelineStatus) -> String {
+pub(super) fn queue(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
     let Some(queue) = status.queue else { return "no volume, or unknown".into() };
+    if pipeline.spec.source.otlp.is_some() {
+        let bytes = size(u64::try_from(queue.bytes).unwrap_or(0));
+        return format!("the logs have {bytes} on the queue volumes, which are the only copy of what waits");
+    }
     if queue.blocks == 0 {
         return "nothing waits on the queue volumes".into();
     }
@@ -97,7 +122,7 @@ pub(super) fn queue(status: &TracePipelineStatus) -> String {
     format!("{}, {bytes} on the queue volumes", plural(queue.blocks, "block"))
 }
 
-pub(super) fn delivery(status: &TracePipelineStatus) -> String {
+pub(super) fn delivery(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
     let promised = status.delivery.as_ref().map_or_else(
         || "unknown".into(),
         |delivery| match &delivery.reason {
@@ -113,11 +138,13 @@ pub(super) fn delivery(status: &TracePipelineStatus) -> String {
     let survives = status.delivery.as_ref().and_then(|delivery| delivery.durability.as_deref()).map(survives);
     // The guarantee covers messages that were read; these were never read.
     let lost = status.loss.as_ref().map(|loss| {
-        format!(
-            "; but Kafka deleted {} before they were read, last noticed at {}",
-            plural(loss.messages, "message"),
-            loss.last_time.0
-        )
+        let (messages, at) = (plural(loss.messages, "message"), loss.last_time.0);
+        match &pipeline.spec.source.otlp {
+            Some(_) => {
+                format!("; but {messages} could not be read from damaged volumes, last noticed at {at}")
+            }
+            None => format!("; but Kafka deleted {messages} before they were read, last noticed at {at}"),
+        }
     });
     promised + &survives.unwrap_or_default() + &lost.unwrap_or_default()
 }
@@ -144,6 +171,9 @@ pub(super) fn size_of(pipeline: &TracePipeline, status: &TracePipelineStatus) ->
         }
         (mode, None) => match spec.replicas {
             Some(replicas) => format!("{mode:?}: spec.replicas is {replicas}"),
+            None if spec.source.otlp.is_some() => {
+                format!("{mode:?}: 2 gateways, because spec.replicas is not set")
+            }
             None => format!("{mode:?}: one gateway for {}", plural(spec.partitions_per_replica, "partition")),
         },
     }

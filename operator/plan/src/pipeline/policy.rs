@@ -177,7 +177,7 @@ impl Policy {
 
     /// Gateways of so many partitions before anything is decided, in `Auto`: as many as `partitions_per_replica` makes, within the bounds
     /// that no schedule changes; which schedule is active is known with the first decision. `None` in the other modes.
-    pub(crate) fn replicas_at_first(&self, partitions: u32) -> Option<u32> {
+    pub fn replicas_at_first(&self, partitions: u32) -> Option<u32> {
         let at_first = match self.load {
             Load::Partitions => partitions.div_ceil(self.partitions_per_replica.max(1)),
             Load::Requests => REPLICAS_OF_REQUESTS,

@@ -1,7 +1,10 @@
 //! What one gateway says of itself: the few numbers of it that a scaling decision is made from.
 
 use sluice_gateway_config::{GatewaySample, PartitionState};
-use sluice_plan::{Moment, scale::PodSample};
+use sluice_plan::{
+    Moment,
+    scale::{GatewayLogs, PodSample},
+};
 use std::collections::BTreeSet;
 
 /// Reasons for which a partition stands still that are not its own: it waits as others do, for the sink, for a commit, for memory or for its
@@ -21,6 +24,8 @@ pub struct Numbers {
     partitions: BTreeSet<Partition>,
     still: BTreeSet<Partition>,
     positions: Vec<(Partition, u64)>,
+    /// With `source.otlp`, its partitions are logs that only it has.
+    logs: GatewayLogs,
 }
 
 /// One gateway's numbers.
@@ -82,11 +87,22 @@ impl Numbers {
         if said.committed_offset.is_some() || said.lag_messages.is_some() {
             self.partitions.insert(partition());
         }
+        if let Some(waiting) = said.lag_messages {
+            let committed = said.committed_offset.unwrap_or(0);
+            let appended = committed.saturating_add(waiting);
+            self.logs.appended = self.logs.appended.saturating_add(appended);
+            self.logs.waiting = self.logs.waiting.saturating_add(waiting);
+        }
         // Others stand still for a reason of their own.
         if said.still.as_deref().is_some_and(|reason| !STILL_FOR_OTHERS.contains(&reason)) {
             self.still.insert(partition());
         }
         self.positions.extend(said.position.map(|position| (partition(), position)));
+    }
+
+    /// Its partitions, taken as logs that only it has; `None` before it tells of them, which it does of all at once.
+    pub fn logs(&self) -> Option<GatewayLogs> {
+        (!self.partitions.is_empty()).then_some(self.logs)
     }
 
     /// The partitions that it owns by topic and number; `None` while it does not name all: it does once each was committed.
