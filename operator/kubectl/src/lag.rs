@@ -1,4 +1,4 @@
-//! `kubectl sluice lag`: the lag of each partition, from the metrics of the gateways.
+//! `kubectl sluice lag`: the lag of each partition, or log, from the metrics of the gateways.
 
 use crate::{
     cluster::Said,
@@ -72,19 +72,33 @@ struct OfPartition {
 impl PipelineLag {
     /// Collects the metrics of the gateways. A partition that no gateway reports is listed without a gateway.
     pub(super) fn of(topics: &[TopicStatus], said: &[Said]) -> Self {
-        let mut known: BTreeMap<(String, u32), OfPartition> = BTreeMap::new();
+        let mut known = BTreeMap::new();
         for TopicStatus { name, partitions } in topics {
             for partition in 0..*partitions {
                 let one = OfPartition { topic: name.clone(), partition, ..OfPartition::default() };
-                known.insert((name.clone(), partition), one);
+                known.insert((name.clone(), partition, String::new()), one);
             }
         }
+        Self::with(known, said, |_| String::new())
+    }
+
+    /// The same of gateways with `source.otlp`: each has logs of its own, with the same names.
+    pub(super) fn of_logs(said: &[Said]) -> Self {
+        Self::with(BTreeMap::new(), said, str::to_owned)
+    }
+
+    /// Adds what gateways report. `owner` is what tells apart partitions of the same name, by the gateway that reports them.
+    fn with(
+        mut known: BTreeMap<(String, u32, String), OfPartition>,
+        said: &[Said],
+        owner: impl Fn(&str) -> String,
+    ) -> Self {
         for (gateway, text) in said.iter().filter_map(|said| Some((&said.pod, said.text.as_ref().ok()?))) {
             for line in lines(text).filter(|line| OF_PARTITIONS.contains(&line.name)) {
                 let place =
                     (line.label("topic"), line.label("partition").and_then(|number| number.parse().ok()));
                 let (Some(topic), Some(partition)) = place else { continue };
-                let one = known.entry((topic.clone().into_owned(), partition)).or_default();
+                let one = known.entry((topic.clone().into_owned(), partition, owner(gateway))).or_default();
                 (one.topic, one.partition) = (topic.into_owned(), partition);
                 one.gateway = Some(gateway.clone());
                 match line.name {
@@ -220,6 +234,16 @@ mod tests {
         assert_eq!(json["partitions"][0]["openTransactionFirstOffset"], 20);
         assert_eq!(json["partitions"][2]["gateway"], serde_json::Value::Null);
         assert_eq!(json["silent"]["p-gateway-1"], "refused");
+    }
+
+    #[test]
+    fn logs_of_the_same_number_are_told_apart_by_their_gateways() {
+        const LOG: &str = "sluice_gateway_lag_messages{partition=\"0\",topic=\"otlp\"} 5\n\
+            sluice_gateway_committed_offset{partition=\"0\",topic=\"otlp\"} 7\n";
+        let found = PipelineLag::of_logs(&[said("p-gateway-0", Ok(LOG)), said("p-gateway-1", Ok(LOG))]);
+        let gateways: Vec<_> = found.partitions.iter().map(|one| one.gateway.as_deref()).collect();
+        assert_eq!(gateways, [Some("p-gateway-0"), Some("p-gateway-1")]);
+        assert!(found.is_whole() && found.to_string().contains("10 messages behind in 2 partitions"));
     }
 
     #[test]

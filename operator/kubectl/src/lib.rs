@@ -62,7 +62,11 @@ pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, E
         Command::Lag(named) => {
             let pipeline = cluster.pipeline(&named.name).await?;
             let topics = pipeline.status.as_ref().map_or(&[][..], |status| &status.topics);
-            let lag = lag::PipelineLag::of(topics, &cluster.metrics(&pipeline).await?);
+            let said = cluster.metrics(&pipeline).await?;
+            let lag = match &pipeline.spec.source.otlp {
+                Some(_) => lag::PipelineLag::of_logs(&said),
+                None => lag::PipelineLag::of(topics, &said),
+            };
             terminal.answer(named.json, &lag, &lag.to_string())?;
             Ok(if lag.is_whole() { EXIT_WELL } else { EXIT_NOT_WELL })
         }

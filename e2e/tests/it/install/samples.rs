@@ -129,8 +129,9 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
         check(kind::SINK_REACHABLE, Some(reason::SECRET_MISSING), &of_sink);
     }
     // Without a Secret it lacks the broker, the topic, or a login of the operator's own.
-    let kafka = &spec.source.kafka;
-    let lacked = kafka.topics.iter().chain(&kafka.bootstrap_servers).map(String::as_str);
+    let kafka = spec.source.kafka.iter();
+    let lacked = kafka.flat_map(|kafka| kafka.topics.iter().chain(&kafka.bootstrap_servers));
+    let lacked = lacked.map(String::as_str);
     let lacked: Vec<&str> = lacked.chain(own_login(spec)).collect();
     let lacks_source = condition(status, kind::SOURCE_REACHABLE).is_some_and(|said| said.status == "False");
     let mut first = match (lacks_source, of_source.is_empty()) {
@@ -146,7 +147,7 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
 
 /// What is said of a login of the operator's own that it lacks: the audience, the token endpoint or the flag.
 fn own_login(spec: &TracePipelineSpec) -> Option<&str> {
-    let oauth = spec.source.kafka.sasl.as_ref()?.oauth.as_ref()?;
+    let oauth = spec.source.kafka.as_ref()?.sasl.as_ref()?.oauth.as_ref()?;
     let token = oauth.service_account_token.as_ref().map(|token| token.audience.as_str());
     let client = oauth.client_credentials.as_ref().filter(|client| client.client_assertion.is_some());
     let aws = oauth.aws_msk_iam.as_ref().filter(|msk| msk.secret_ref.is_none());

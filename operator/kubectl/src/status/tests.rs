@@ -62,6 +62,35 @@ fn a_pipeline_that_is_well_is_told_in_ten_lines() {
 }
 
 #[test]
+fn a_pipeline_without_kafka_says_where_it_accepts_spans_and_what_waits() {
+    let lines = |status: &Value, otlp: Value| {
+        let mut object = serde_json::to_value(pipeline(status)).unwrap();
+        object["spec"]["source"] = json!({"otlp": otlp});
+        let story = Story::of(&serde_json::from_value(object).unwrap());
+        (story.reads, story.behind, story.queue)
+    };
+    let mut status = well(&[]);
+    assert!(lines(&status, json!({})).0.starts_with("OTLP at no Service yet"));
+    status["endpoints"] = json!(["prod-otlp.tracing.svc:4317", "prod-otlp.tracing.svc:4318"]);
+    let (reads, behind, queue) = lines(&status, json!({}));
+    assert_eq!(
+        reads,
+        "OTLP at prod-otlp.tracing.svc:4317 (gRPC) and prod-otlp.tracing.svc:4318 (HTTP), from every client that reaches it"
+    );
+    assert_eq!(behind, "1200 requests in the gateways' logs, 1 min 1 s of arrivals");
+    assert_eq!(queue, "the logs have 22 MiB on the queue volumes, which are the only copy of what waits");
+    status["endpoints"] = json!(["prod-otlp.tracing.svc:4318"]);
+    let secured = json!({
+        "grpc": {"enabled": false},
+        "tls": {"certificateSecretRef": {"name": "c"}, "clientCaSecretRef": {"name": "ca"}},
+    });
+    assert_eq!(
+        lines(&status, secured).0,
+        "OTLP with TLS at prod-otlp.tracing.svc:4318 (HTTP), from clients with a certificate"
+    );
+}
+
+#[test]
 fn a_pipeline_that_references_a_connection_names_it() {
     let lines = |status: &Value| {
         let mut object = serde_json::to_value(pipeline(status)).unwrap();

@@ -118,7 +118,7 @@ fn a_connection_that_is_missing_is_said_and_what_runs_stays() {
             true,
         ),
     ] {
-        referring.spec.source.kafka.bootstrap_servers.clear();
+        referring.spec.source.kafka.as_mut().unwrap().bootstrap_servers.clear();
         referring.spec.sink.clickhouse.endpoints.clear();
         let facts = Observed { unresolved: missing.clone(), ..runs.clone() };
         let outcome = plan(&referring, &facts, &defaults());

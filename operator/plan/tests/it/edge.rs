@@ -82,7 +82,7 @@ fn the_config_is_one_that_the_edge_accepts() {
     {
         let data = parts(&pipeline).config_map.data.unwrap();
         let checked = parse::edge_from_yaml(&data["edge.yaml"]).unwrap().check().unwrap();
-        assert_eq!(checked.config().kafka.topic, pipeline.spec.source.kafka.topics[0]);
+        assert_eq!(checked.config().kafka.topic, pipeline.spec.source.kafka.as_ref().unwrap().topics[0]);
         let tls = checked.config().listen.tls.is_some();
         assert_eq!(tls, pipeline.spec.edge.unwrap().tls.is_some());
     }

@@ -192,7 +192,7 @@ fn kafka_and_names(pipeline: &TracePipeline) -> Vec<(&'static str, &'static str,
         ("names on OpenShift, when an answer is long", "TCP", 5_353),
         ("a broker that tells of another port", "TCP", 9_094),
     ];
-    let brokers = &pipeline.spec.source.kafka.bootstrap_servers;
+    let brokers = &pipeline.spec.source.kafka.as_ref().unwrap().bootstrap_servers;
     needed.extend(brokers.iter().map(|at| ("brokers", "TCP", port_of(at))));
     needed
 }

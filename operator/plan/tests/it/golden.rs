@@ -11,6 +11,8 @@ fn the_objects_of_the_samples_are_the_golden_ones() {
         "tracepipeline.yaml",
         "tracepipeline-edge.yaml",
         "tracepipeline-full.yaml",
+        "tracepipeline-otlp.yaml",
+        "tracepipeline-otlp-secured.yaml",
         "tracepipeline-sharded.yaml",
     ];
     for (name, partitions) in samples.map(|name| (name, 12)) {
@@ -35,6 +37,7 @@ pub fn yaml(plan: &Plan) -> String {
         service_account,
         config_map,
         service,
+        otlp_service,
         network_policy,
         disruption_budget,
         schema_config_map,
@@ -46,6 +49,7 @@ pub fn yaml(plan: &Plan) -> String {
         Some(document(&service_account)),
         Some(document(&config_map)),
         Some(document(&service)),
+        otlp_service.as_ref().map(document),
         network_policy.as_ref().map(document),
         disruption_budget.as_ref().map(document),
         schema_config_map.as_ref().map(document),

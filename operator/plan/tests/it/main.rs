@@ -13,6 +13,7 @@ mod images;
 mod life;
 mod mutated;
 mod one_time_events;
+mod otlp;
 mod plans;
 mod pod_template;
 mod reasons;
@@ -79,7 +80,7 @@ fn secret_seen(object: &str) -> SecretSeen {
 
 /// Facts with which every topic of the pipeline has so many partitions and everything else is well.
 fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
-    let topics = pipeline.spec.source.kafka.topics.iter();
+    let topics = pipeline.spec.source.kafka.iter().flat_map(|kafka| &kafka.topics);
     let secrets = pipeline.spec.secrets().into_iter();
     Observed {
         partitions: topics.map(|topic| (topic.clone(), TopicSeen::Known(partitions))).collect(),

@@ -173,7 +173,7 @@ fn what_is_right_for_the_gateways_is_right_for_the_job_that_reads_nothing() {
     let long = "a".repeat(240);
     for topics in [["spans", "spans.dead-letter"], ["spans", &long]] {
         let mut pipeline = with("/spec/delivery", json!({"deadLetter": {"topic": "unread"}}));
-        pipeline.spec.source.kafka.topics = topics.map(str::to_owned).into();
+        pipeline.spec.source.kafka.as_mut().unwrap().topics = topics.map(str::to_owned).into();
         assert!(
             planned(&pipeline, &observed(&pipeline, 12)).schema_step().lets_gateways_start(),
             "{topics:?}"
@@ -436,7 +436,7 @@ prop_compose! {
         pipeline.spec.partitions_per_replica = per_replica;
         pipeline.spec.gateway.resources = pipeline.spec.gateway.resources.with_memory(format!("{memory}Mi"));
         pipeline.spec.gateway.workers = workers;
-        pipeline.spec.source.kafka.topics = topics.into_iter().collect();
+        pipeline.spec.source.kafka.as_mut().unwrap().topics = topics.into_iter().collect();
         if disabled {
             pipeline.spec.queue.mode = sluice_crds::QueueMode::Disabled;
         }
@@ -450,7 +450,7 @@ proptest! {
         let facts = observed(&pipeline, partitions);
         // The same pipeline as another process would read it, with its topics in another order.
         let mut again: TracePipeline = serde_json::from_str(&serde_json::to_string(&pipeline).unwrap()).unwrap();
-        again.spec.source.kafka.topics.reverse();
+        again.spec.source.kafka.as_mut().unwrap().topics.reverse();
         match (plan(&pipeline, &facts, &defaults()), plan(&again, &facts, &defaults())) {
             (Ok(Planned::Ready(one)), Ok(Planned::Ready(other))) => {
                 prop_assert_eq!(yaml(&one), yaml(&other));

@@ -32,7 +32,7 @@ fn a_user_that_kafka_refuses_is_said_with_its_secret() {
     for (facts, is_kept) in both(SecretUse::KafkaUser).into_iter().zip([true, false]) {
         let with = |failure| {
             let mut facts = facts.clone();
-            for topic in &pipeline.spec.source.kafka.topics {
+            for topic in pipeline.spec.source.kafka.iter().flat_map(|kafka| &kafka.topics) {
                 let seen = TopicSeen::Unavailable { failure, message: "refused; check the user".into() };
                 facts.partitions.insert(topic.clone(), seen);
             }
@@ -75,7 +75,7 @@ fn an_oauth_client_without_a_token_is_said_with_its_secret() {
         let sasl = json!({"mechanism": "OAuthBearer", "oauth": oauth});
         let pipeline: TracePipeline = with("/spec/source/kafka/sasl", sasl);
         for mut facts in both(of) {
-            for topic in &pipeline.spec.source.kafka.topics {
+            for topic in pipeline.spec.source.kafka.iter().flat_map(|kafka| &kafka.topics) {
                 let failure = SourceFailure::AuthFailed;
                 let seen = TopicSeen::Unavailable { failure, message: "no token".into() };
                 facts.partitions.insert(topic.clone(), seen);

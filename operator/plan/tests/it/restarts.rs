@@ -18,7 +18,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample, each of which a person may make: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 189] = [
+const CHANGES: [(&str, &str); 211] = [
     ("source.kafka.connectionRef.name", r#""another""#),
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
@@ -58,6 +58,28 @@ const CHANGES: [(&str, &str); 189] = [
     ("source.kafka.format", r#""OtlpJson""#),
     ("source.kafka.recordBatchBytesMax", r#""2Mi""#),
     ("source.kafka.properties", r#"{"socket.receive.buffer.bytes": "2097152"}"#),
+    ("source.otlp.grpc.enabled", "false"),
+    ("source.otlp.grpc.port", "14317"),
+    ("source.otlp.http.enabled", "false"),
+    ("source.otlp.http.port", "14318"),
+    ("source.otlp.tls.certificateSecretRef.name", r#""another""#),
+    ("source.otlp.tls.certificateSecretRef.certificateKey", r#""another""#),
+    ("source.otlp.tls.certificateSecretRef.privateKeyKey", r#""another""#),
+    ("source.otlp.tls.clientCaSecretRef.name", r#""another""#),
+    ("source.otlp.tls.clientCaSecretRef.key", r#""another""#),
+    ("source.otlp.authentication.bearerTokensSecretRef.name", r#""another""#),
+    ("source.otlp.authentication.bearerTokensSecretRef.key", r#""another""#),
+    ("source.otlp.authentication.basicUsersSecretRef.name", r#""another""#),
+    ("source.otlp.authentication.basicUsersSecretRef.key", r#""another""#),
+    ("source.otlp.requestBytesMax", r#""2Mi""#),
+    ("source.otlp.decompressedBytesMax", r#""16Mi""#),
+    ("source.otlp.connectionAgeMax", r#""5m""#),
+    ("source.otlp.logs", "3"),
+    ("source.otlp.deadLetterBytesMax", r#""32Mi""#),
+    ("source.otlp.service.type", r#""ClusterIP""#),
+    ("source.otlp.service.annotations", "{}"),
+    ("source.otlp.service.labels", "{}"),
+    ("source.otlp.service.loadBalancerClass", r#""another""#),
     ("sink.clickhouse.connectionRef.name", r#""another""#),
     ("sink.clickhouse.endpoints", r#"["https://clickhouse-0.clickhouse:8443"]"#),
     ("sink.clickhouse.shards", r#"[{"endpoints": ["https://clickhouse-0.clickhouse:8443"]}]"#),
@@ -266,12 +288,18 @@ fn with_login(field: &str) -> Option<&'static str> {
     all.into_iter().find_map(|(part, name)| is_in(part).then_some(name))
 }
 
-/// The full sample, and with this change.
+/// The full sample, or the one without Kafka, and with this change.
 fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
+    if field.starts_with("source.otlp.") {
+        let before = serde_json::to_value(sample("tracepipeline-otlp-secured.yaml")).unwrap();
+        let mut after = before.clone();
+        *after.pointer_mut(&format!("/spec/{}", field.replace('.', "/"))).unwrap() = value.clone();
+        return [before, after].map(|object| serde_json::from_value(object).unwrap());
+    }
     let mut object = serde_json::to_value(sample("tracepipeline-full.yaml")).unwrap();
     if let Some(name) = with_login(field) {
         object["spec"]["source"]["kafka"]["sasl"] =
-            serde_json::to_value(sample(name).spec.source.kafka.sasl).unwrap();
+            serde_json::to_value(sample(name).spec.source.kafka.unwrap().sasl).unwrap();
     }
     for (part, credentials) in [
         ("tokenSecretRef", json!({"tokenSecretRef": {"name": "cloud", "key": "jwt"}})),

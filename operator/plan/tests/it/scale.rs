@@ -6,6 +6,7 @@ mod failures;
 mod idle;
 mod invariants;
 mod lost;
+mod requests;
 mod room;
 mod rules;
 mod specs;

@@ -90,7 +90,7 @@ fn rows_that_clickhouse_refuses_are_said_once_they_are_many_and_keep_a_pipeline_
 #[test]
 fn a_transaction_that_hangs_is_said_with_what_ends_it() {
     let (mut pipeline, well) = running(&json!({}), &[]);
-    let topic = pipeline.spec.source.kafka.topics[0].clone();
+    let topic = pipeline.spec.source.kafka.as_ref().unwrap().topics[0].clone();
     let open = |partition, messages, seconds| OpenTransaction {
         topic: topic.clone(),
         partition,

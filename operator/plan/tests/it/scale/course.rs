@@ -25,6 +25,8 @@ pub struct Course {
     pub volumes: bool,
     /// A partition that stands.
     pub stuck: Option<usize>,
+    /// Whether all gateways work on the one partition, which stands for the logs of all of them.
+    pub is_shared: bool,
     offsets: Vec<PartitionSample>,
     pods: Vec<PodSample>,
 }
@@ -43,6 +45,7 @@ impl Course {
             sink: u64::MAX,
             volumes: false,
             stuck: None,
+            is_shared: false,
             offsets: vec![offset; partitions],
             pods: Vec::new(),
         }
@@ -72,16 +75,20 @@ impl Course {
     }
 
     fn work(&mut self, pod: usize, replicas: usize) {
-        let own: Vec<_> = (pod..self.offsets.len()).step_by(replicas).collect();
+        let own: Vec<_> =
+            if self.is_shared { vec![0] } else { (pod..self.offsets.len()).step_by(replicas).collect() };
         let possible = CAPACITY * POLL_SECONDS;
         let share = self.sink.saturating_mul(POLL_SECONDS) / replicas as u64;
         let waiting: u64 = own.iter().filter(|one| Some(**one) != self.stuck).map(|one| self.lag(*one)).sum();
+        // Of what is left, the same part for each of those that come.
+        let waiting = if self.is_shared { waiting.div_ceil((replicas - pod) as u64) } else { waiting };
         let room = if self.volumes { u64::MAX } else { share };
         let done = waiting.min(possible).min(room);
         let mut left = done;
         for one in own.iter().copied().filter(|one| Some(*one) != self.stuck) {
             // Rounded up, so that a small lag goes too; never more than is left.
-            let part = (self.lag(one) * done).div_ceil(waiting.max(1)).min(left);
+            let whole = if self.is_shared { done } else { (self.lag(one) * done).div_ceil(waiting.max(1)) };
+            let part = whole.min(left);
             left -= part;
             let offset = &mut self.offsets[one];
             if self.volumes {
@@ -97,7 +104,8 @@ impl Course {
         sample.busy_seconds += busy * seconds;
         sample.messages += done;
         sample.message_bytes += done * 100;
-        sample.partitions = own.iter().map(|one| u32::try_from(*one).unwrap()).collect();
+        let named = own.iter().filter(|_| !self.is_shared);
+        sample.partitions = named.map(|one| u32::try_from(*one).unwrap()).collect();
         if room > waiting.min(possible) {
             sample.source_seconds += (1.0 - busy) * seconds;
         }

@@ -34,7 +34,7 @@ fn lost() -> (TracePipeline, Observed) {
 
 /// At second 50, with the source that the spec has.
 fn was_empty(pipeline: &mut TracePipeline) {
-    let kafka = pipeline.spec.source.kafka.clone();
+    let kafka = pipeline.spec.source.kafka.clone().unwrap();
     let status = pipeline.status.get_or_insert_default();
     status.volumes = Some(VolumesStatus { cache_since: Some(at(50)), ..VolumesStatus::default() });
     status.topics = kafka.topics.into_iter().map(|name| TopicStatus { name, partitions: 12 }).collect();
