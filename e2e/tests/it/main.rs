@@ -6,6 +6,7 @@
 
 mod account;
 mod environment;
+mod otlp_clients;
 mod own_broker;
 mod scene;
 mod turns;
@@ -64,6 +65,7 @@ mod delivery {
     pub mod malformed;
     pub mod memory;
     pub mod odd_values;
+    pub mod otlp;
     pub mod outage;
     pub mod process;
     pub mod throughput;

@@ -103,6 +103,7 @@ pub const ALL: [Group; 26] = [
             "delivery::delivers::spans_in_json_become_the_same_rows",
             "delivery::edge::",
             "delivery::odd_values::",
+            "delivery::otlp::",
             "delivery::transactions::",
             "delivery::two_tables::",
             "delivery::zone::",

@@ -1,0 +1,84 @@
+//! Spans that clients send to gateways with `source.otlp` become rows once, without Kafka: over HTTP and gRPC, while a gateway is replaced, and while
+//! another one leaves, which is drained first. Clients reach them by the address of their Service.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use e2e_fixtures::cluster::{Seen, until};
+use serde_json::{Value, json};
+
+use crate::environment::READY;
+use crate::otlp_clients::{Clients, Protocol, address};
+use crate::scene::{self, Scene, Uses};
+
+/// Clients that send at the same time.
+const CLIENTS: [Protocol; 4] = [Protocol::Http, Protocol::Grpc, Protocol::Http, Protocol::Grpc];
+
+/// Requests of all clients between two steps, so that every gateway has taken some.
+const REQUESTS_BETWEEN: u64 = 400;
+
+/// The Service of the scene's pipeline, which is called `traces`.
+const SERVICE: &str = "traces-otlp";
+
+/// Time for a gateway to be replaced, and for one to be drained and to leave, on a busy machine.
+const FLOW: Duration = Duration::from_mins(4);
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "group delivery"]
+async fn every_span_that_was_accepted_is_a_row_once_while_a_gateway_is_replaced_and_one_leaves() -> Result<()>
+{
+    scene::run("otlp_source", Uses::Servers, 1, async |scene: &mut Scene| {
+        scene.start(&spec(2)).await?;
+        let words = scene.pipeline.wait_condition("SourceReachable", ("True", "Ok"), READY).await?;
+        ensure!(words.contains("2 gateways accept OTLP at traces-otlp."), "{words}");
+        let clients = Clients::start(&address(scene, SERVICE).await?, scene.producer.run(), &CLIENTS);
+        more(&clients).await?;
+        replaced(scene, &clients).await?;
+        more(&clients).await?;
+        // What is not inserted of the one that leaves would be on a volume that nobody reads.
+        scene.pipeline.apply(&spec(1)).await?;
+        scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await?;
+        more(&clients).await?;
+        let sent = clients.stop().await?;
+        let verdict = scene.assert_nothing_lost(&sent).await?;
+        ensure!(verdict.rows == sent.acked.count(), "{} rows of {}", verdict.rows, sent.acked.count());
+        let status = scene.pipeline.wait_ready(READY).await?;
+        ensure!(status.endpoints.len() == 2 && status.partitions.is_none(), "{status:?}");
+        ensure!(status.consumer_group.is_none() && status.topics.is_empty(), "{status:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// The usual pipeline without Kafka.
+fn spec(replicas: u32) -> Value {
+    json!({"source": {"kafka": null, "otlp": {}}, "replicas": replicas})
+}
+
+/// Waits until more requests were answered with success, and none has failed.
+async fn more(clients: &Clients) -> Result<()> {
+    let wanted = clients.answered() + REQUESTS_BETWEEN;
+    until("more requests answered", READY, async || {
+        clients.ensure_no_failure()?;
+        let now = clients.answered();
+        Ok(if now >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{now} of {wanted}")) })
+    })
+    .await
+}
+
+/// Deletes a gateway's pod as an eviction does, and waits for the one in its place.
+async fn replaced(scene: &Scene, clients: &Clients) -> Result<()> {
+    let gateways = scene.pipeline.gateways();
+    let before = gateways.uids().await?;
+    let (name, uid) = before.iter().next().map(|(name, uid)| (name.clone(), uid.clone())).unwrap_or_default();
+    gateways.delete(&name).await?;
+    until("a gateway in place of the one that was deleted", FLOW, async || {
+        clients.ensure_no_failure()?;
+        let now = gateways.uids().await?;
+        let is_other = now.get(&name).is_some_and(|other| *other != uid);
+        Ok(if is_other { Seen::Done(()) } else { Seen::NotYet(format!("{now:?}")) })
+    })
+    .await?;
+    scene.pipeline.wait_ready(FLOW).await.map(drop)
+}
