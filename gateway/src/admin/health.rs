@@ -44,7 +44,7 @@ pub struct Status {
     pub(super) spool: OnceLock<Spool>,
     age_max: OnceLock<BlockAge>,
     /// What accepts OTLP, with `source.otlp`.
-    source: OnceLock<(Arc<SourceNumbers>, Arc<Keeper>)>,
+    pub(super) source: OnceLock<(Arc<SourceNumbers>, Arc<Keeper>)>,
 }
 
 /// Why partitions make the gateway not ready. The text is the same as long as the cause is, because the operator writes it into the status.

@@ -54,8 +54,12 @@ impl Status {
         Some(UnconnectedState { reason, seconds: time.as_secs() })
     }
 
-    /// What waits on the volume. `None` while an earlier run may have left blocks there that are not counted yet.
+    /// What waits on the volume. `None` while an earlier run may have left blocks there that are not counted yet. With `source.otlp` there are no
+    /// blocks on it, and the bytes are those of the logs.
     fn queue(&self) -> Option<QueueState> {
+        if let Some((numbers, _)) = self.source.get() {
+            return Some(QueueState { blocks: 0, bytes: numbers.log_bytes.load(Ordering::Relaxed) });
+        }
         match self.spool.get().map(Spool::usage) {
             Some(usage) => Some(QueueState { blocks: usage.blocks, bytes: usage.bytes }),
             None => (!self.may_hold_blocks).then(QueueState::default),

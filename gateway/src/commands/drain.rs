@@ -31,6 +31,7 @@ use crate::{
         account::RowAccount,
         metrics::{Metrics, ROW_REFUSED},
     },
+    source::opening,
     table::sink,
     volume::{
         only_copy::{
@@ -85,11 +86,9 @@ pub struct Progress<'a> {
 /// Why a volume cannot be drained.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its requests are in logs, which a gateway reads.
-    #[error(
-        "with source.otlp a gateway empties the volume: start it with this config, and wait until its logs are empty"
-    )]
-    NoKafka,
+    /// Its logs cannot be looked at.
+    #[error("{0:#}")]
+    Logs(anyhow::Error),
     /// It cannot be claimed.
     #[error("{0}; nothing was changed")]
     Volume(#[from] sluice_spool::Error),
@@ -114,7 +113,7 @@ pub fn drain(
     tell: impl FnMut(&Progress<'_>),
 ) -> Result<Report, Error> {
     let config = checked.config();
-    let kafka = config.source.kafka.as_ref().ok_or(Error::NoKafka)?;
+    let Some(kafka) = config.source.kafka.as_ref() else { return look_at_logs(config) };
     let path = Path::new(&config.queue.path);
     let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name);
     let volume = Volume::claim(path, &identity)?;
@@ -150,6 +149,28 @@ pub fn drain(
         return Err(failed.try_recv().map_or(Error::Close, Error::Failed));
     }
     Ok(report)
+}
+
+/// Says whether a gateway with `source.otlp` has emptied its volume before it left. Only a gateway inserts what is in logs, and only a person
+/// does without dead letters: both are left as they are.
+fn look_at_logs(config: &GatewayConfig) -> Result<Report, Error> {
+    let path = Path::new(&config.queue.path);
+    let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name);
+    // Nobody writes to it meanwhile.
+    let _volume = Volume::claim(path, &identity)?;
+    let problem = if opening::has_messages(path).map_err(Error::Logs)? {
+        Some(
+            "its logs have requests that are not inserted: start the gateway of this volume again, with so many replicas, and let it drain",
+        )
+    } else if opening::has_letters(path).map_err(Error::Logs)? {
+        Some(
+            "it has dead letters: read them (sluice-gateway dead-letter list), then delete the volume, or the folder dead-letters",
+        )
+    } else {
+        None
+    };
+    let problem = problem.map(|text| Problem::ByHand(text.to_owned()));
+    Ok(Report { volume: config.queue.path.clone(), problem, ..Report::default() })
 }
 
 struct DrainRun<'a, F> {

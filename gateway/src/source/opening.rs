@@ -62,6 +62,15 @@ pub fn has_messages(root: &Path) -> anyhow::Result<bool> {
     Ok(false)
 }
 
+/// Whether dead letters are on a volume.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn has_letters(root: &Path) -> anyhow::Result<bool> {
+    let path = root.join(LETTERS);
+    Ok(path.is_dir() && has_segments(&path)?)
+}
+
 /// Whether a folder has segments of a queue or log.
 fn has_segments(path: &Path) -> anyhow::Result<bool> {
     let cannot = || format!("cannot list {}", path.display());

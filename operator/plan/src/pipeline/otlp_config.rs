@@ -54,10 +54,13 @@ where
     text.parse().map_err(|error: T::Err| found.add(path, error.to_string())).ok()
 }
 
-/// Logs on the volume of a gateway with so many workers, as the gateway counts them; `None` with `source.kafka`.
+/// Logs on the volume of a gateway with so many workers, as the gateway counts them: each shard gets the same number. `None` with
+/// `source.kafka`.
 pub(crate) fn logs(spec: &TracePipelineSpec, workers: u32) -> Option<u32> {
     let otlp = spec.source.otlp.as_ref()?;
-    Some(otlp.logs.unwrap_or(workers).clamp(1, LOGS_MAX))
+    let shards = u32::try_from(spec.sink.clickhouse.shards.len().max(1)).unwrap_or(u32::MAX);
+    let by_workers = || workers.max(1).div_ceil(shards).saturating_mul(shards);
+    Some(otlp.logs.unwrap_or_else(by_workers).clamp(1, LOGS_MAX))
 }
 
 /// Milliseconds of the grace period in which the cluster learns that a gateway ends: then it still accepts requests.
