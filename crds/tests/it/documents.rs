@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::{collections::BTreeSet, fs};
 
 /// Documents that tell people what to set, and to look at.
-const DOCUMENTS: [&str; 17] = [
+const DOCUMENTS: [&str; 18] = [
     "README.md",
     "config/MIGRATION.md",
     "config/README.md",
@@ -22,6 +22,7 @@ const DOCUMENTS: [&str; 17] = [
     "operator/ROLLOUTS.md",
     "operator/SCALING.md",
     "operator/SECURITY.md",
+    "operator/SOURCE_OTLP.md",
     "operator/VOLUMES.md",
 ];
 
