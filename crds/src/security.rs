@@ -5,6 +5,7 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
 
+mod client_secrets;
 mod named_secret;
 mod oauth;
 

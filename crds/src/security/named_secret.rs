@@ -2,11 +2,11 @@
 
 use super::{
     AwsSecretRef, CaSecretRef, CertificateSecretRef, ClientCredentials, ClientSecretRef, Sasl, Tls,
-    UserSecretRef,
+    UserSecretRef, client_secrets::of_clients,
 };
 use crate::{
     trace_connection::{ClickHouseConnection, KafkaConnection},
-    trace_pipeline::{Credentials, Listeners, TracePipelineSpec},
+    trace_pipeline::{Credentials, TracePipelineSpec},
 };
 
 /// Key of the authorities' certificates where the spec names none.
@@ -143,13 +143,6 @@ pub struct NamedSecret<'a> {
 }
 
 impl SecretUse {
-    /// Those of the edge's clients: certificate, authorities, bearer tokens, users.
-    pub const OF_EDGE: [Self; 4] =
-        [Self::EdgeCertificate, Self::EdgeClientAuthorities, Self::EdgeBearerTokens, Self::EdgeBasicUsers];
-    /// Those of the clients of `source.otlp`, in the same order.
-    pub const OF_OTLP: [Self; 4] =
-        [Self::OtlpCertificate, Self::OtlpClientAuthorities, Self::OtlpBearerTokens, Self::OtlpBasicUsers];
-
     /// The field that names the Secret.
     pub fn field(self) -> &'static str {
         match self {
@@ -197,11 +190,6 @@ impl SecretUse {
             | Self::EdgeBasicUsers => Side::Edge,
         }
     }
-
-    /// Whether it is for connections of OTLP clients. Pods read these files again while they run; the operator needs none of them.
-    pub fn is_of_clients(self) -> bool {
-        Self::OF_EDGE.contains(&self) || Self::OF_OTLP.contains(&self)
-    }
 }
 
 impl KeyUse {
@@ -242,7 +230,7 @@ impl KeyUse {
 }
 
 impl UsedKey {
-    fn new(of: KeyUse, named: Option<&String>) -> Self {
+    pub(super) fn new(of: KeyUse, named: Option<&String>) -> Self {
         Self { of, key: named.cloned().unwrap_or_else(|| of.default_key().to_owned()) }
     }
 
@@ -333,35 +321,6 @@ fn of_clickhouse<'a>(tls: Option<&'a Tls>, credentials: Option<&'a Credentials>)
     let mut named = of_tls(tls, SecretUse::ClickHouseAuthorities, SecretUse::ClickHouseCertificate);
     named.extend(credentials.into_iter().flat_map(of_credentials));
     named
-}
-
-fn of_clients(
-    Listeners { tls, authentication: clients, .. }: Listeners<'_>,
-    [certificate_use, ca_use, tokens_use, users_use]: [SecretUse; 4],
-) -> Vec<NamedSecret<'_>> {
-    let certificate = tls.map(|tls| &tls.certificate_secret_ref).map(|secret| NamedSecret {
-        of: certificate_use,
-        name: &secret.name,
-        keys: secret.keys(),
-    });
-    let ca = tls.and_then(|tls| tls.client_ca_secret_ref.as_ref()).map(|secret| NamedSecret {
-        of: ca_use,
-        name: &secret.name,
-        keys: secret.keys(),
-    });
-    let tokens = clients.and_then(|clients| clients.bearer_tokens_secret_ref.as_ref());
-    let tokens = tokens.map(|secret| NamedSecret {
-        of: tokens_use,
-        name: &secret.name,
-        keys: vec![UsedKey::new(KeyUse::BearerTokens, secret.key.as_ref())],
-    });
-    let users = clients.and_then(|clients| clients.basic_users_secret_ref.as_ref());
-    let users = users.map(|secret| NamedSecret {
-        of: users_use,
-        name: &secret.name,
-        keys: vec![UsedKey::new(KeyUse::BasicUsers, secret.key.as_ref())],
-    });
-    [certificate, ca, tokens, users].into_iter().flatten().collect()
 }
 
 fn of_tls(tls: Option<&Tls>, authorities: SecretUse, certificate: SecretUse) -> Vec<NamedSecret<'_>> {

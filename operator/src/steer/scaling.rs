@@ -1,4 +1,5 @@
-//! Samples Kafka and the gateways, or with `source.otlp` the gateways alone, and asks `sluice_plan::scale` for a decision. Modes without a decision are sampled in the same way, for the
+//! Samples Kafka and the gateways, or with `source.otlp` the gateways alone, and asks `sluice_plan::scale` for a decision. Modes without a
+//! decision are sampled in the same way, for the
 //! metrics. The samples are in the memory of the pipeline. What must outlive the process is in the status.
 //!
 //! A poll without an answer is a sample without partitions: it holds the number of gateways, and never counts as "nothing to do".

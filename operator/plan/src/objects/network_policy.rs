@@ -23,7 +23,8 @@ use k8s_openapi::{
 /// name servers of `OpenShift` listen at 5353.
 const DNS_PORTS: [i32; 2] = [53, 5353];
 
-/// The NetworkPolicy of gateways and Jobs. With `accepts_otlp`, the clients of the spec, or all, may send OTLP. An operator outside a pod has no known address; then the policy allows every client to reach the
+/// The NetworkPolicy of gateways and Jobs. With `accepts_otlp`, the clients of the spec, or all, may send OTLP. An operator outside a pod has no
+/// known address; then the policy allows every client to reach the
 /// control port, and the admin port only the clients of the spec, if it names any.
 pub(crate) fn network_policy(
     identity: &Identity,

@@ -32,7 +32,8 @@ pub(crate) fn service(identity: &Identity) -> Service {
     }
 }
 
-/// The Service of an edge, or of gateways that accept OTLP. Only pods that are ready are behind it. `appProtocol` tells proxies and load balancers what they forward; with TLS
+/// The Service of an edge, or of gateways that accept OTLP. Only pods that are ready are behind it. `appProtocol` tells proxies and load balancers
+/// what they forward; with TLS
 /// it is `https` for both, since they do not see more.
 pub(crate) fn otlp_service(identity: &Identity, service: &OtlpService) -> Service {
     let OtlpService { name, component, asked, ports: [grpc, http], has_tls } = service;

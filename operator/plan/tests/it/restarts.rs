@@ -288,13 +288,13 @@ fn with_login(field: &str) -> Option<&'static str> {
     all.into_iter().find_map(|(part, name)| is_in(part).then_some(name))
 }
 
-/// The full sample, or the one without Kafka, and with this change.
+/// The full sample, or that without Kafka, and with this change.
 fn changed(field: &str, value: &Value) -> [TracePipeline; 2] {
     if field.starts_with("source.otlp.") {
-        let before = serde_json::to_value(sample("tracepipeline-otlp-secured.yaml")).unwrap();
-        let mut after = before.clone();
+        let before = sample("tracepipeline-otlp-secured.yaml");
+        let mut after = serde_json::to_value(&before).unwrap();
         *after.pointer_mut(&format!("/spec/{}", field.replace('.', "/"))).unwrap() = value.clone();
-        return [before, after].map(|object| serde_json::from_value(object).unwrap());
+        return [before, serde_json::from_value(after).unwrap()];
     }
     let mut object = serde_json::to_value(sample("tracepipeline-full.yaml")).unwrap();
     if let Some(name) = with_login(field) {
