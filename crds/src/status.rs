@@ -224,8 +224,9 @@ pub struct TopicStatus {
 #[derive(KubeSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lag {
-    /// Messages that are not yet committed, over all partitions, or with source.otlp over the logs of all gateways, in steps: the number stays until it is half or twice as many, and is then
-    /// rounded to two significant digits. 0 is exact. `kubectl sluice lag` and metrics show the exact number.
+    /// Messages that are not yet committed, over all partitions, or with source.otlp over the logs of all gateways, in steps: the number stays
+    /// until it is half or twice as many, and is then rounded to two significant digits. 0 is exact. `kubectl sluice lag` and metrics show the
+    /// exact number.
     pub messages: i64,
 }
 

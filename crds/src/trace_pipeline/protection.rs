@@ -33,8 +33,9 @@ impl Default for DisruptionBudget {
 #[serde(rename_all = "camelCase")]
 pub struct NetworkRules {
     /// Whether there is a NetworkPolicy. Default true: any client may connect to the admin port (see metricsFrom), only the operator to the
-    /// port above it, clients of OTLP to the ports for it (see otlpFrom), and no client to any other port; pods may use DNS and open any TCP connection (see egressTo), which is all that they
-    /// do. Rules of several policies add up: with false, only other policies apply, and no rule where there is no other policy.
+    /// port above it, clients of OTLP to the ports for it (see otlpFrom), and no client to any other port; pods may use DNS and open any TCP
+    /// connection (see egressTo), which is all that they do. Rules of several policies add up: with false, only other policies apply, and no
+    /// rule where there is no other policy.
     #[serde(default = "enabled")]
     pub enabled: bool,
 

@@ -19,7 +19,8 @@ const OFTEN: &str = "gateways reject many";
 /// While they reject fewer.
 const SOME: &str = "gateways reject some";
 
-/// `None` while gateways can read the messages, and with `source.otlp`, whose requests are read before they are accepted. While no gateway answers, the former condition holds, as long as there are gateways.
+/// `None` while gateways can read the messages, and with `source.otlp`, whose requests are read before they are accepted. While no gateway
+/// answers, the former condition holds, as long as there are gateways.
 pub(super) fn unreadable(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Option<Verdict> {
     let kafka = pipeline.spec.source.kafka.as_ref()?;
     let before =

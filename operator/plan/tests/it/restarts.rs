@@ -360,11 +360,8 @@ fn fields() -> BTreeSet<String> {
     }
     let definition = sluice_crds::crd();
     let mut found = BTreeSet::new();
-    walk(
-        "",
-        &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"],
-        &mut found,
-    );
+    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    walk("", &schema["properties"]["spec"], &mut found);
     found
 }
 
