@@ -68,24 +68,36 @@ pub struct RequestMetrics {
 impl RequestMetrics {
     pub(super) fn new(make: &Maker) -> Self {
         Self {
-            stored: make.counter("otlp_requests_total", "OTLP requests that are durable in a log, and were answered with success."),
+            stored: make.counter(
+                "otlp_requests_total",
+                "OTLP requests that are durable in a log, and were answered with success.",
+            ),
             refused: make.by_reason(
                 "otlp_requests_refused_total",
                 "OTLP requests that got an error after their body was read, by reason.",
                 &RequestRefusal::ALL.map(RequestRefusal::label),
             ),
             spans: make.counter("otlp_spans_total", "Spans of these requests."),
-            bytes: make.counter("otlp_request_bytes_total", "Bytes of these requests, as protobuf without compression."),
+            bytes: make.counter(
+                "otlp_request_bytes_total",
+                "Bytes of these requests, as protobuf without compression.",
+            ),
             store_seconds: make.seconds(
                 "otlp_store_seconds",
                 "Seconds from a request's last byte until it is durable.",
                 &SECONDS_BUCKETS,
             ),
-            sync_seconds: make.seconds("log_sync_seconds", "Seconds of a sync of the logs.", &SECONDS_BUCKETS),
-            in_flight: make.gauge("otlp_requests_in_flight", "OTLP requests that are read and not answered yet."),
+            sync_seconds: make.seconds(
+                "log_sync_seconds",
+                "Seconds of a sync of the logs.",
+                &SECONDS_BUCKETS,
+            ),
+            in_flight: make
+                .gauge("otlp_requests_in_flight", "OTLP requests that are read and not answered yet."),
             log_bytes: make.gauge("log_bytes", "Bytes of the files of all logs on the queue volume."),
             log_bytes_max: make.gauge("log_bytes_max", "Maximum bytes of these files; 0 with source.kafka."),
-            letter_bytes: make.gauge("dead_letter_log_bytes", "Bytes of the files of dead letters on the queue volume."),
+            letter_bytes: make
+                .gauge("dead_letter_log_bytes", "Bytes of the files of dead letters on the queue volume."),
             server: ServerMetrics::new(make),
         }
     }

@@ -20,7 +20,7 @@ const NO_READER: &str = "no reader";
 /// Gateways run, and some of the partitions have no reader.
 pub(super) fn missing(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Progress> {
     let unread = lasting(pipeline, observed)?;
-    let group = gateway_config::consumer_group(plan.names(), &pipeline.spec);
+    let group = gateway_config::consumer_group(plan.names(), pipeline.spec.source.kafka.as_ref()?);
     let message = format!(
         "{}: no gateway owns them. If this stays, another member of the consumer group has them: \
          kafka-consumer-groups.sh --describe --members --group {group}",
