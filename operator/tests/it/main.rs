@@ -21,6 +21,7 @@ mod lagging;
 mod lease;
 mod left_alone;
 mod life;
+mod otlp;
 mod pods;
 mod quiet;
 mod reach;
