@@ -238,7 +238,11 @@ impl Situation<'_> {
         };
         unschedulable::see_hold(self.now, hold, &mut next);
         let change = self.change(wanted);
-        let reason = unschedulable::with_waiting(reason::held(hold, &change), hold, &self.samples.workload);
+        let reason = unschedulable::with_waiting(
+            reason::held(hold, &change, self.policy.load),
+            hold,
+            &self.samples.workload,
+        );
         let limited = (hold == Hold::Unschedulable).then_some(Limit::Unschedulable);
         let cause = next.cause;
         let decision = Decision { hold: Some(hold), limited, cause, ..Self::plain(change.to, reason, next) };

@@ -1,7 +1,7 @@
 //! Whether samples are good for a decision. Missing metrics never remove a gateway.
 
 use super::{sample::Samples, state::State};
-use crate::ground::moment::Moment;
+use crate::{ground::moment::Moment, pipeline::policy::Load};
 use serde::{Deserialize, Serialize};
 
 /// A sample counts for so many seconds: three polls.
@@ -44,12 +44,13 @@ impl Hold {
         }
     }
 
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::MetricsUnavailable => "Kafka or a gateway did not answer within 45 s",
-            Self::Rebalancing => "the consumer group is rebalancing",
-            Self::RolloutInProgress => "gateways are starting or being replaced",
-            Self::Unschedulable => "some gateways are unschedulable",
+    pub fn words(self, load: Load) -> &'static str {
+        match (self, load) {
+            (Self::MetricsUnavailable, Load::Partitions) => "Kafka or a gateway did not answer within 45 s",
+            (Self::MetricsUnavailable, Load::Requests) => "a gateway did not answer within 45 s",
+            (Self::Rebalancing, _) => "the consumer group is rebalancing",
+            (Self::RolloutInProgress, _) => "gateways are starting or being replaced",
+            (Self::Unschedulable, _) => "some gateways are unschedulable",
         }
     }
 }

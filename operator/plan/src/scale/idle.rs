@@ -95,7 +95,7 @@ fn resting(at: &Situation<'_>, terms: Rests, offsets: Option<&Offsets>, next: &m
         let is_stale = next.valid_at.is_none_or(|valid| at.now.seconds_since(valid) > gate::STALE_SECONDS);
         let fallback =
             at.policy.fallback_replicas.filter(|_| is_stale).map_or(0, |least| at.bounds.clamp(least));
-        let reason = format!("{}: {}", number(fallback), Hold::MetricsUnavailable.words());
+        let reason = format!("{}: {}", number(fallback), Hold::MetricsUnavailable.words(at.policy.load));
         return Decision {
             hold: Some(Hold::MetricsUnavailable),
             ..Situation::plain(fallback, reason, next.clone())

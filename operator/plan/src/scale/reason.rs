@@ -1,6 +1,6 @@
 //! The reason of a decision, for status and events: what was observed, how many gateways it needs, and why the number changes or stays.
 
-use super::{Cause, Figures, gate::Hold, numbers, pace::Wish};
+use super::{Cause, Figures, Load, gate::Hold, numbers, pace::Wish};
 use std::fmt::Write as _;
 
 /// From how many gateways to how many.
@@ -35,8 +35,8 @@ impl Change {
 }
 
 /// Nothing was decided.
-pub fn held(hold: Hold, change: &Change) -> String {
-    format!("{}: {}", change.words(), hold.words())
+pub fn held(hold: Hold, change: &Change, load: Load) -> String {
+    format!("{}: {}", change.words(), hold.words(load))
 }
 
 /// A decision was made. A bound that changes the number overrules what holds it.

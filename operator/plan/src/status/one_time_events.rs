@@ -65,11 +65,18 @@ fn lost(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<One
     let all = after.loss.as_ref()?.messages;
     let more = all.saturating_sub(before.loss.as_ref().map_or(0, |loss| loss.messages));
     let so_far = if more == all { String::new() } else { format!(", {all} so far") };
-    let words = format!(
-        "Kafka deleted {} that no gateway had read{so_far}: Kafka cannot return them. Increase retention.ms and \
-         retention.bytes of the topic, and find what keeps the pipeline behind (kubectl sluice lag)",
-        plural(more, "message")
-    );
+    let messages = plural(more, "message");
+    let words = if after.endpoints.is_empty() {
+        format!(
+            "Kafka deleted {messages} that no gateway had read{so_far}: Kafka cannot return them. Increase retention.ms and \
+             retention.bytes of the topic, and find what keeps the pipeline behind (kubectl sluice lag)"
+        )
+    } else {
+        format!(
+            "gateways cannot read {messages} from damaged queue volumes{so_far}: they were accepted, and their rows are lost. The gateways' \
+             logs name the files"
+        )
+    };
     (more > 0).then_some(OneTimeEvent { reason: "DataLoss", is_bad: true, action: "Read", words })
 }
 
