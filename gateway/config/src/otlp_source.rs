@@ -91,7 +91,7 @@ pub struct OtlpAddresses {
 /// How messages are read, whatever the source is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
-    /// The consumer group; with `source.otlp` the pipeline. Pipelines that write to one server are told apart by it.
+    /// The consumer group; with `source.otlp` the pipeline. It distinguishes pipelines that write to one server.
     pub group: String,
     pub format: Format,
     /// Maximum bytes of a message.

@@ -208,7 +208,7 @@ impl Metrics {
         }
         let memory_used_bytes = make.gauges(
             "memory_used_bytes",
-            "Memory in use by part of the budget (kafka, rows, workers, letters, blocks), and the resident set of the process.",
+            "Memory in use by part of the budget (kafka, rows, workers, letters, blocks, requests), and the resident set of the process.",
             &["part"],
         );
         let info = make.gauges("build_info", "1, with the version of the program.", &["version"]);
@@ -226,7 +226,7 @@ impl Metrics {
             ),
             dead_letters_refused: make.counters(
                 "dead_letters_refused_total",
-                "Dead letters that Kafka refuses, by cause; each counts once, however often it is sent again.",
+                "Dead letters that Kafka refuses, or for which the queue volume has no room, by cause; each counts once, however often it is sent again.",
                 &["cause"],
             ),
             messages_skipped: make.by_reason(

@@ -1,7 +1,7 @@
 //! The OTLP server: its config, its limits and what it logs.
 //!
 //! The server's permits are the part `requests` of the budget. A permit goes with its request to the thread that works on it, and is held until the
-//! answer, and longer where the client has gone but a thread still has the body.
+//! answer. If the client has gone but a thread still has the body, it is held until the thread is done.
 
 use anyhow::Context as _;
 use http::HeaderName;

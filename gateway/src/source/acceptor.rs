@@ -3,7 +3,7 @@
 //! Owner: tasks of `io`, one a request. They wait, and do no work on the body. The server's permit for the body is held until the request is durable,
 //! also if its client has gone meanwhile.
 //!
-//! A request that gets an error may be stored all the same: if the disk is slow, the client is told to come again before the sync is over. A client
+//! A request that gets an error may be stored all the same: if the disk is slow, the answer comes before the sync is over. A client
 //! that sends it again stores its spans twice. Delivery from the client is at least once; from the log on, it is as from Kafka.
 
 use crate::{

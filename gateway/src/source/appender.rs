@@ -4,8 +4,8 @@
 //!  wait for a request -> take all others that wait -> records -> the log with the fewest bytes -> one sync a log -> answer, wake workers
 //! ```
 //!
-//! A record has what came together, up to [`RECORD_BYTES`]. Small loads so make one record and one sync a turn, and only one log has it; a large
-//! turn is spread over the logs.
+//! A record has what came together, up to [`RECORD_BYTES`]. A small turn is one record in one log, and one sync. A large turn is
+//! spread over the logs.
 //!
 //! Limits: [`APPENDS_MAX`] requests wait, whose memory the permits bound; [`TURN_BYTES_MAX`] a turn; all logs together have at most
 //! `log_bytes_max` on the volume.
@@ -275,7 +275,7 @@ fn answer(append: Append, result: Result<(), Unstored>) {
     let Append { message, permit, entered, answer, .. } = append;
     drop((message, permit));
     if answer.send(result).is_err() {
-        // The client has gone, or was told to come again.
+        // The client has gone, or has another answer already.
     }
     drop(entered);
 }

@@ -48,7 +48,7 @@ pub fn start(
 fn run(checks: &Receiver<Check>, message_bytes_max: usize, appends: &Sender<Append>) {
     while let Ok(check) = checks.recv() {
         if check.answer.is_closed() {
-            // The client has gone, or was told to come again.
+            // The client has gone, or has another answer already.
             continue;
         }
         let Check { request, entered, begun, answer } = check;

@@ -29,7 +29,7 @@ pub struct Messages<F: Files> {
     id: PartitionId,
     cursor: Cursor<F>,
     deps: MessagesDeps,
-    /// Whether the end was told since the last message.
+    /// Whether the end was reported since the last message.
     end_told: bool,
     /// Whether the volume has failed. The process ends.
     has_failed: bool,

@@ -25,7 +25,7 @@ pub const TOPIC: &str = "otlp";
 /// The folder of dead letters, and what stands for their topic.
 pub(super) const LETTERS: &str = "dead-letters";
 
-/// The number of the log of dead letters. Chosen: no log of requests has it.
+/// The number of the log of dead letters. Chosen: above the numbers of all logs of requests.
 const LETTERS_NUMBER: u32 = 1_000_000;
 
 /// A log as it was opened, without its writer.

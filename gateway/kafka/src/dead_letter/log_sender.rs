@@ -26,7 +26,7 @@ const IDLE_WAIT: Duration = Duration::from_millis(500);
 pub enum NoRoom {
     /// The log is full. What frees room, in words.
     Full { volume: String, why: String },
-    /// The process is ending, for a reason that was told.
+    /// The process is ending; the store has reported why.
     Ended,
 }
 

@@ -82,7 +82,7 @@ pub trait LogKeeper: Send + Sync {
         wake: Box<dyn Fn() + Send + Sync>,
     ) -> Box<dyn LogMessages>;
 
-    /// Whether messages may still be appended: nobody has asked it to stop, or requests are under way.
+    /// Whether messages may still be appended: the source accepts requests, or some are under way.
     fn may_append(&self) -> bool;
 }
 
@@ -149,9 +149,11 @@ impl LogConsumer {
     /// waits for blocks in flight, and commits. What is left stays in the logs, for the next start.
     pub fn run(mut self, stop: &Stop, drain: &Drain) -> Result<(), Error> {
         self.assignment.stop = stop.clone();
+        // Also if the end is asked for already: what is in the logs is inserted as far as there is time.
+        self.follow(drain);
         while !stop.is_requested() {
-            self.follow(drain);
             self.tend(Instant::now() + POLL_INTERVAL);
+            self.follow(drain);
         }
         self.leave(stop)
     }
@@ -159,14 +161,9 @@ impl LogConsumer {
     /// Moves to the next phase if it is due.
     fn follow(&mut self, drain: &Drain) {
         match (self.phase, drain.is_requested()) {
-            (Phase::Away, false) => {
-                self.assignment.resume();
-                let all = self.keeper.logs().into_iter().map(|log| log.id);
-                let new = all.filter(|id| !self.assignment.owns(id)).collect::<Vec<_>>();
-                tracing::info!(logs = new.len(), "reading the logs of the queue volume");
-                self.assignment.arrivals.arrive(new);
-                self.enter(Phase::Member);
-            }
+            (Phase::Away, false) => self.begin(Phase::Member),
+            // It was asked to drain before it read anything.
+            (Phase::Away, true) if !self.is_empty() => self.begin(Phase::Draining),
             (Phase::Member, true) => {
                 tracing::info!(
                     messages = self.left(),
@@ -189,6 +186,16 @@ impl LogConsumer {
             }
             _ => {}
         }
+    }
+
+    /// Begins to read every log.
+    fn begin(&mut self, phase: Phase) {
+        self.assignment.resume();
+        let all = self.keeper.logs().into_iter().map(|log| log.id);
+        let new = all.filter(|id| !self.assignment.owns(id)).collect::<Vec<_>>();
+        tracing::info!(logs = new.len(), messages = self.left(), "reading the logs of the queue volume");
+        self.assignment.arrivals.arrive(new);
+        self.enter(phase);
     }
 
     fn enter(&mut self, phase: Phase) {
@@ -219,7 +226,7 @@ impl LogConsumer {
     /// Takes reports, releases ranges, commits, and begins logs, up to a time.
     fn tend(&mut self, until: Instant) {
         self.assignment.tend_until(until, &self.stats, |_| false);
-        // Logs are neither paused nor unassigned: a queue that nobody polls takes no memory.
+        // Logs are neither paused nor unassigned: a queue takes no memory between two polls.
         let Steps { assign, .. } = self.assignment.steps();
         for Ready { id, position, begun, .. } in assign {
             let wakes = self.assignment.wakes();

@@ -1,4 +1,4 @@
-//! Logs in memory, and a worker that inserts what it is told to.
+//! Logs in memory, and a worker that settles each range that may be sent.
 
 use super::*;
 use crate::group::consumer::Shortage;
@@ -130,6 +130,10 @@ struct Scene {
 
 impl Scene {
     fn start(keeper: Arc<Keeper>) -> Self {
+        Self::start_with(keeper, Stop::default(), Drain::default())
+    }
+
+    fn start_with(keeper: Arc<Keeper>, stop: Stop, drain: Drain) -> Self {
         let (ownership, ownership_in) = bounded(8);
         let (orders, orders_in) = bounded(1_024);
         let inbox = Inbox { ownership, wake: bounded(1).0, shortage: Shortage::default() };
@@ -156,7 +160,6 @@ impl Scene {
         let consumer = LogConsumer::new(Arc::new(keeper.clone()), vec![inbox], give, limits).unwrap();
         let (reports, stats) = (consumer.reports(), consumer.stats());
         std::thread::spawn(move || worker(&ownership_in, &orders_in, &reports));
-        let (stop, drain) = (Stop::default(), Drain::default());
         let asked = (stop.clone(), drain.clone());
         let ended = std::thread::spawn(move || consumer.run(&asked.0, &asked.1));
         Self { keeper, stop, drain, stats, ended }
@@ -194,6 +197,25 @@ fn what_is_appended_is_read_planned_and_committed() {
     scene.wait("twelve", |scene| scene.committed() == 12);
     scene.stop.request(Duration::from_secs(30));
     scene.ended.join().unwrap().unwrap();
+}
+
+#[test]
+fn what_is_in_a_log_is_inserted_though_it_is_to_end_or_to_drain_from_the_start() {
+    for drains in [false, true] {
+        let keeper = Arc::new(Keeper::default());
+        keeper.end.store(3, Ordering::Release);
+        let (stop, drain) = (Stop::default(), Drain::default());
+        if drains {
+            drain.request();
+        } else {
+            stop.request(Duration::from_secs(30));
+        }
+        let scene = Scene::start_with(keeper, stop, drain);
+        scene.wait("three", |scene| scene.committed() == 3);
+        scene.wait("away", |scene| !drains || scene.stats.phase() == Phase::Away);
+        scene.stop.request(Duration::from_secs(30));
+        scene.ended.join().unwrap().unwrap();
+    }
 }
 
 #[test]

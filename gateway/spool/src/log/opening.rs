@@ -101,7 +101,8 @@ struct Walk {
 }
 
 impl<F: Files> Log<F> {
-    /// Opens the log in a folder that belongs to this process alone. The committed offset is the caller's: whoever commits owns it.
+    /// Opens the log in a folder that belongs to this process alone. The caller gets the committed offset; the thread that commits
+    /// owns it.
     pub fn open(files: F, options: LogOptions) -> Result<(Self, Offsets<F::File>, LogFound), LogOpenError> {
         let number = options.number;
         let owner = Owner { identity: options.identity, number };
