@@ -113,7 +113,9 @@ pub fn drain(
     tell: impl FnMut(&Progress<'_>),
 ) -> Result<Report, Error> {
     let config = checked.config();
-    let Some(kafka) = config.source.kafka.as_ref() else { return look_at_logs(config) };
+    let Some(kafka) = config.source.kafka.as_ref() else {
+        return look_at_logs(config, request.give_up_damaged);
+    };
     let path = Path::new(&config.queue.path);
     let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name);
     let volume = Volume::claim(path, &identity)?;
@@ -152,25 +154,34 @@ pub fn drain(
 }
 
 /// Says whether a gateway with `source.otlp` has emptied its volume before it left. Only a gateway inserts what is in logs, and only a person
-/// does without dead letters: both are left as they are.
-fn look_at_logs(config: &GatewayConfig) -> Result<Report, Error> {
+/// does without dead letters and damaged segments: all are left as they are.
+fn look_at_logs(config: &GatewayConfig, give_up_damaged: bool) -> Result<Report, Error> {
     let path = Path::new(&config.queue.path);
     let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name);
     // Nobody writes to it meanwhile.
     let _volume = Volume::claim(path, &identity)?;
-    let problem = if opening::has_messages(path).map_err(Error::Logs)? {
+    let problem = what_is_left(opening::left(path).map_err(Error::Logs)?, give_up_damaged);
+    let problem = problem.map(|text| Problem::ByHand(text.to_owned()));
+    Ok(Report { volume: config.queue.path.clone(), problem, ..Report::default() })
+}
+
+fn what_is_left(left: opening::Left, give_up_damaged: bool) -> Option<&'static str> {
+    if left.has_messages {
         Some(
             "its logs have requests that are not inserted: start the gateway of this volume again, with so many replicas, and let it drain",
         )
-    } else if opening::has_letters(path).map_err(Error::Logs)? {
+    } else if left.is_damaged && !give_up_damaged {
+        Some(
+            "it has damaged segments, which may be the only copy of requests: look at the files that end in .damaged, then delete the volume, \
+             or drain with --give-up-damaged",
+        )
+    } else if left.has_letters {
         Some(
             "it has dead letters: read them (sluice-gateway dead-letter list), then delete the volume, or the folder dead-letters",
         )
     } else {
         None
-    };
-    let problem = problem.map(|text| Problem::ByHand(text.to_owned()));
-    Ok(Report { volume: config.queue.path.clone(), problem, ..Report::default() })
+    }
 }
 
 struct DrainRun<'a, F> {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::source::{
     gate::Gate,
-    opening::{self, OpenedVolume},
+    opening::{self, Left, OpenedVolume},
 };
 use sluice_gateway_config::{GatewayConfig, OtlpSource, parse};
 use sluice_kafka::{Drain, LogKeeper as _};
@@ -152,7 +152,19 @@ fn a_volume_of_the_other_source_is_refused_until_it_is_empty() {
     let log = opened.keeper.logs().remove(0);
     assert!(opened.keeper.commit(&log.id, &Commit { offset: log.end, metadata: String::new() }));
     opened.close();
-    assert!(!opening::has_messages(&volume.0).unwrap(), "it is empty");
+    assert_eq!(opening::left(&volume.0).unwrap(), Left::default(), "it is empty");
+    let letters = Left { has_letters: true, ..Left::default() };
+    for (file, left) in [
+        ("dead-letters/segment-0000000000000001.spool", letters),
+        ("log-00/segment-0000000000000002.damaged", Left { is_damaged: true, ..letters }),
+        (
+            "log-00/segment-0000000000000003.spool",
+            Left { has_messages: true, is_damaged: true, has_letters: true },
+        ),
+    ] {
+        std::fs::write(volume.0.join(file), b"a record").unwrap();
+        assert_eq!(opening::left(&volume.0).unwrap(), left, "{file}");
+    }
 }
 
 #[test]

@@ -54,31 +54,52 @@ pub struct OpenedVolume {
 /// # Errors
 /// If a folder cannot be read.
 pub fn has_messages(root: &Path) -> anyhow::Result<bool> {
-    for number in numbers(root)? {
-        if has_segments(&root.join(folder(number)))? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(left(root)?.has_messages)
 }
 
-/// Whether dead letters are on a volume.
+/// What a gateway that has ended keeps on its volume.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Requests that are not inserted.
+    pub has_messages: bool,
+    /// Segments that cannot be read as a whole.
+    pub is_damaged: bool,
+    /// Dead letters.
+    pub has_letters: bool,
+}
+
+/// Looks at the folders of a volume, without reading a segment.
 ///
 /// # Errors
-/// If the folder cannot be read.
-pub fn has_letters(root: &Path) -> anyhow::Result<bool> {
-    let path = root.join(LETTERS);
-    Ok(path.is_dir() && has_segments(&path)?)
+/// If a folder cannot be read.
+pub fn left(root: &Path) -> anyhow::Result<Left> {
+    let mut left = Left::default();
+    for number in numbers(root)? {
+        let path = root.join(folder(number));
+        left.has_messages |= has_segments(&path)?;
+        left.is_damaged |= has_files(&path, "damaged")?;
+    }
+    let letters = root.join(LETTERS);
+    if letters.is_dir() {
+        left.has_letters = has_segments(&letters)?;
+        left.is_damaged |= has_files(&letters, "damaged")?;
+    }
+    Ok(left)
 }
 
 /// Whether a folder has segments of a queue or log.
 fn has_segments(path: &Path) -> anyhow::Result<bool> {
+    has_files(path, "spool")
+}
+
+/// Whether a folder has segments whose names end so.
+fn has_files(path: &Path, end: &str) -> anyhow::Result<bool> {
     let cannot = || format!("cannot list {}", path.display());
     for entry in fs::read_dir(path).with_context(cannot)? {
         let name = entry.with_context(cannot)?.file_name();
         if name
             .to_str()
-            .is_some_and(|name| name.starts_with("segment-") && name.split('.').nth(1) == Some("spool"))
+            .is_some_and(|name| name.starts_with("segment-") && name.split('.').nth(1) == Some(end))
         {
             return Ok(true);
         }

@@ -32,6 +32,7 @@ const OF_PARTITIONS: [&str; 8] = [
 ];
 
 const ROWS_IN_FLIGHT: &str = "sluice_gateway_rows_in_flight";
+const REQUESTS_REFUSED: &str = "sluice_gateway_otlp_requests_refused_total";
 
 /// Every partition of a pipeline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -41,6 +42,9 @@ pub(super) struct PipelineLag {
     partitions: Vec<OfPartition>,
     /// Rows that gateways have read and that are not settled; not set if no gateway reports it.
     rows_in_flight: Option<u64>,
+    /// OTLP requests that gateways with `source.otlp` have refused since they started, by reason; none of what was not refused.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    requests_refused: BTreeMap<String, u64>,
     /// Gateways that do not answer, with the reason.
     silent: BTreeMap<String, String>,
 }
@@ -118,6 +122,7 @@ impl PipelineLag {
         Self {
             partitions: known.into_values().collect(),
             rows_in_flight: rows_in_flight(said),
+            requests_refused: requests_refused(said),
             silent: silent.collect(),
         }
     }
@@ -142,6 +147,20 @@ fn rows_in_flight(said: &[Said]) -> Option<u64> {
     let texts = said.iter().filter_map(|said| said.text.as_ref().ok());
     let rows = texts.flat_map(|text| lines(text)).filter(|line| line.name == ROWS_IN_FLIGHT);
     rows.filter_map(|line| line.whole()).reduce(u64::saturating_add)
+}
+
+/// Requests that were refused, summed over all gateways that report them.
+fn requests_refused(said: &[Said]) -> BTreeMap<String, u64> {
+    let mut refused: BTreeMap<String, u64> = BTreeMap::new();
+    let texts = said.iter().filter_map(|said| said.text.as_ref().ok());
+    for line in texts.flat_map(|text| lines(text)).filter(|line| line.name == REQUESTS_REFUSED) {
+        let (Some(reason), Some(more)) = (line.label("reason"), line.whole().filter(|more| *more > 0)) else {
+            continue;
+        };
+        let sum = refused.entry(reason.into_owned()).or_default();
+        *sum = sum.saturating_add(more);
+    }
+    refused
 }
 
 impl fmt::Display for PipelineLag {
@@ -183,6 +202,11 @@ impl fmt::Display for PipelineLag {
         };
         let (messages, partitions) = (plural(lag, "message"), plural(rows.len(), "partition"));
         writeln!(f, "{messages} behind in {partitions}{unknown}{in_flight}")?;
+        if !self.requests_refused.is_empty() {
+            let each = self.requests_refused.iter().map(|(reason, number)| format!("{reason} {number}"));
+            let each = each.collect::<Vec<_>>().join(", ");
+            writeln!(f, "requests refused since the gateways started: {each}")?;
+        }
         for (gateway, why) in &self.silent {
             writeln!(f, "{gateway} does not answer: {why}")?;
         }
@@ -239,11 +263,21 @@ mod tests {
     #[test]
     fn logs_of_the_same_number_are_told_apart_by_their_gateways() {
         const LOG: &str = "sluice_gateway_lag_messages{partition=\"0\",topic=\"otlp\"} 5\n\
-            sluice_gateway_committed_offset{partition=\"0\",topic=\"otlp\"} 7\n";
+            sluice_gateway_committed_offset{partition=\"0\",topic=\"otlp\"} 7\n\
+            sluice_gateway_otlp_requests_refused_total{reason=\"busy\"} 0\n\
+            sluice_gateway_otlp_requests_refused_total{reason=\"full\"} 3\n";
         let found = PipelineLag::of_logs(&[said("p-gateway-0", Ok(LOG)), said("p-gateway-1", Ok(LOG))]);
         let gateways: Vec<_> = found.partitions.iter().map(|one| one.gateway.as_deref()).collect();
         assert_eq!(gateways, [Some("p-gateway-0"), Some("p-gateway-1")]);
-        assert!(found.is_whole() && found.to_string().contains("10 messages behind in 2 partitions"));
+        assert!(found.is_whole());
+        let text = found.to_string();
+        assert!(
+            text.ends_with(
+                "10 messages behind in 2 partitions\nrequests refused since the gateways started: full 6\n"
+            ),
+            "{text}"
+        );
+        assert_eq!(serde_json::to_value(&found).unwrap()["requestsRefused"]["full"], 6);
     }
 
     #[test]
