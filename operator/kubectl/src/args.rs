@@ -225,8 +225,8 @@ impl AuditArgs {
 
 /// Lists, shows or replays dead letters.
 ///
-/// It runs `sluice-gateway dead-letter` in a gateway's pod, with the pod's config and credentials. The program uses memory of the pod;
-/// use --partition, --since and --limit to read fewer letters.
+/// It runs `sluice-gateway dead-letter` in a gateway's pod, with the pod's config and credentials; with source.otlp in each gateway's
+/// pod. The program uses memory of the pod; use --partition, --since and --limit to read fewer letters.
 #[derive(Debug, Clone, Args)]
 pub struct DeadLetterArgs {
     /// Name of the pipeline

@@ -237,8 +237,23 @@ impl Cluster {
         Ok(said.buffered(ASKED_MAX).collect().await)
     }
 
+    /// Gateways that can read all dead letters of a pipeline between them: with a topic, one; with `source.otlp` every running one, since each
+    /// has its own on its volume.
+    pub async fn with_letters(&self, pipeline: &TracePipeline) -> Result<Vec<String>, Error> {
+        if pipeline.spec.source.otlp.is_none() {
+            return Ok(vec![self.a_gateway(pipeline).await?]);
+        }
+        let pods = self.gateways(pipeline).await?;
+        let running = pods.iter().filter(|pod| pods::is_running(pod)).map(ResourceExt::name_any);
+        let running: Vec<String> = running.collect();
+        if running.is_empty() {
+            return Err(self.missing(format!("running gateway of {}", pipeline.name_any())));
+        }
+        Ok(running)
+    }
+
     /// A ready gateway, else any running one.
-    pub async fn a_gateway(&self, pipeline: &TracePipeline) -> Result<String, Error> {
+    async fn a_gateway(&self, pipeline: &TracePipeline) -> Result<String, Error> {
         let pods = self.gateways(pipeline).await?;
         let ready = pods.iter().find(|pod| pods::is_ready(pod));
         let found = ready.or_else(|| pods.iter().find(|pod| pods::is_running(pod)));

@@ -1,6 +1,9 @@
 //! `kubectl sluice dead-letter`: runs `sluice-gateway dead-letter` in a gateway's pod, which has the config and the credentials.
 //!
-//! The plugin copies the output as it arrives, and keeps none of it. It exits with the code of the program in the pod.
+//! With `source.otlp` each gateway has its own dead letters: it runs in one pod after another.
+//!
+//! The plugin copies the output as it arrives, and keeps none of it. It exits with the code of the program in the pod; after several, with the
+//! first that is not 0.
 
 use crate::{
     args::DeadLetterArgs,
@@ -24,8 +27,25 @@ pub(super) async fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<u8, Error> {
     let pipeline = cluster.pipeline(&asked.name).await?;
-    let pod = cluster.a_gateway(&pipeline).await?;
-    let mut process = cluster.execute(&pod, &words(asked)).await?;
+    let pods = cluster.with_letters(&pipeline).await?;
+    let mut code = EXIT_WELL;
+    for pod in &pods {
+        if pods.len() > 1 {
+            terminal.tell(&format!("{pod}:"))?;
+        }
+        let ended = in_pod(cluster, pod, &words(asked), terminal).await?;
+        code = if code == EXIT_WELL { ended } else { code };
+    }
+    Ok(code)
+}
+
+async fn in_pod(
+    cluster: &Cluster,
+    pod: &str,
+    words: &[String],
+    terminal: &mut Terminal<'_>,
+) -> Result<u8, Error> {
+    let mut process = cluster.execute(pod, words).await?;
     let (out, told) = (process.stdout(), process.stderr());
     let ended = process.take_status();
     pass_on_both((out, terminal.out), (told, terminal.told)).await.map_err(Error::Write)?;

@@ -42,7 +42,7 @@ pub(super) struct PipelineLag {
     partitions: Vec<OfPartition>,
     /// Rows that gateways have read and that are not settled; not set if no gateway reports it.
     rows_in_flight: Option<u64>,
-    /// OTLP requests that gateways with `source.otlp` have refused since they started, by reason; none of what was not refused.
+    /// OTLP requests that gateways with `source.otlp` have refused since they started, by reason. Reasons without any are left out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     requests_refused: BTreeMap<String, u64>,
     /// Gateways that do not answer, with the reason.
