@@ -74,13 +74,15 @@ pub struct Clients {
     sending: JoinSet<Result<Sent>>,
     is_over: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
+    told_again: Arc<AtomicU64>,
     failed: Arc<AtomicBool>,
 }
 
 impl Clients {
     /// One client for each protocol of the list.
     pub fn start(address: &Address, run: Run, protocols: &[Protocol]) -> Self {
-        let (is_over, answered, failed) = (Arc::default(), Arc::default(), Arc::default());
+        let (is_over, failed) = (Arc::default(), Arc::default());
+        let (answered, told_again) = (Arc::default(), Arc::default());
         let mut sending = JoinSet::new();
         let clients = protocols.len() as u64;
         for (number, protocol) in (0..).zip(protocols.iter().copied()) {
@@ -96,6 +98,7 @@ impl Clients {
                 generator: Generator::new(Shape::Numbered, run),
                 is_over: Arc::clone(&is_over),
                 answered: Arc::clone(&answered),
+                told_again: Arc::clone(&told_again),
             };
             let failed: Arc<AtomicBool> = Arc::clone(&failed);
             sending.spawn(async move {
@@ -104,12 +107,17 @@ impl Clients {
                 sent
             });
         }
-        Self { sending, is_over, answered, failed }
+        Self { sending, is_over, answered, told_again, failed }
     }
 
     /// Requests that were answered with success.
     pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
+    }
+
+    /// How often a request was told to come again.
+    pub fn told_again(&self) -> u64 {
+        self.told_again.load(Ordering::Relaxed)
     }
 
     /// What failed is told by [`Self::stop`]; here only that waiting is of no use.
@@ -145,6 +153,7 @@ struct Sender {
     generator: Generator,
     is_over: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
+    told_again: Arc<AtomicU64>,
 }
 
 impl Sender {
@@ -174,7 +183,10 @@ impl Sender {
             };
             match answer {
                 Answer::Stored => return Ok(message.len() as u64),
-                Answer::ComeAgain => sleep(AGAIN).await,
+                Answer::ComeAgain => {
+                    self.told_again.fetch_add(1, Ordering::Relaxed);
+                    sleep(AGAIN).await;
+                }
             }
         }
         bail!("told to come again {TRIES} times")
@@ -197,7 +209,7 @@ impl Sender {
 
     async fn export(&self, message: &Bytes) -> Result<Answer> {
         let length = u32::try_from(message.len()).context("a message of 4 GiB")?.to_be_bytes();
-        let body = Bytes::from([&[0], &length[..], &message[..]].concat());
+        let body = Bytes::from([&[0_u8][..], &length[..], &message[..]].concat());
         let request = Request::post(&self.address)
             .header("content-type", "application/grpc")
             .header("te", "trailers")

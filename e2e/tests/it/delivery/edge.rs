@@ -52,6 +52,7 @@ async fn no_request_fails_while_pods_of_an_edge_are_replaced_and_every_span_is_a
             Ok(if now >= answered { Seen::Done(()) } else { Seen::NotYet(format!("{now} of {answered}")) })
         })
         .await?;
+        ensure!(clients.told_again() == 0, "requests were told to come again {} times", clients.told_again());
         let sent = clients.stop().await?;
         let verdict = scene.assert_nothing_lost(&sent).await?;
         ensure!(verdict.rows == sent.acked.count(), "{} rows of {}", verdict.rows, sent.acked.count());
