@@ -113,7 +113,7 @@ async fn audit_with(options: &[&str], script: Script, stopped: impl Future<Outpu
     let Command::Audit(asked) = args.command else { panic!() };
     let (mut out, mut told) = (Vec::new(), Vec::new());
     let mut terminal = Terminal { out: &mut out, told: &mut told };
-    let result = audit_until(&server.cluster(), &asked, &mut terminal, stopped).await;
+    let result = Box::pin(audit_until(&server.cluster(), &asked, &mut terminal, stopped)).await;
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Ended { result, out: text(out), told: text(told), writes: server.writes() }
 }

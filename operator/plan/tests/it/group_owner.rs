@@ -185,7 +185,7 @@ fn a_newer_version_of_a_pipeline_takes_no_group_from_it() {
 fn a_plan_says_whose_group_it_has_and_a_pipeline_that_waits_goes_on_saying_so() {
     let mut pipeline = member("old", 1, "g", &["a:1"]);
     pipeline.status = Some(said(&pipeline, &observed(&pipeline, 12)));
-    pipeline.spec.source.kafka.bootstrap_servers = vec!["b:1".into()];
+    pipeline.spec.source.kafka.as_mut().unwrap().bootstrap_servers = vec!["b:1".into()];
     let facts = Observed { group_owner: Some("tracing/young".into()), ..observed(&pipeline, 12) };
     let status = said(&pipeline, &facts);
     assert_eq!(

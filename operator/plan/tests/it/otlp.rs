@@ -51,8 +51,8 @@ fn the_config_is_one_that_the_gateway_accepts() {
 
 #[test]
 fn gateways_have_a_service_of_their_own_in_front_of_those_that_are_ready() {
-    let parts = parts(&secured());
-    let service = serde_json::to_value(parts.otlp_service.unwrap()).unwrap();
+    let made = parts(&secured());
+    let service = serde_json::to_value(made.otlp_service.unwrap()).unwrap();
     assert_eq!(service["metadata"]["name"], "otlp-secured-otlp");
     assert_eq!(service["spec"]["publishNotReadyAddresses"], Value::Null);
     assert_eq!(service["spec"]["type"], "LoadBalancer");
@@ -60,17 +60,13 @@ fn gateways_have_a_service_of_their_own_in_front_of_those_that_are_ready() {
     let ports: Vec<_> =
         service["spec"]["ports"].as_array().unwrap().iter().map(|p| p["port"].clone()).collect();
     assert_eq!(ports, [json!(4317), json!(4318)]);
-    let template = serde_json::to_value(parts.workload.unwrap().spec.unwrap().template).unwrap();
+    let template = serde_json::to_value(made.workload.unwrap().spec.unwrap().template).unwrap();
     let selector = service["spec"]["selector"].as_object().unwrap();
     assert!(selector.iter().all(|(key, value)| template["metadata"]["labels"][key] == *value));
     let ports = template["spec"]["containers"][0]["ports"].as_array().unwrap().clone();
     let ports: Vec<_> = ports.iter().map(|port| port["containerPort"].clone()).collect();
     assert_eq!(ports, [json!(4317), json!(4318), json!(9090)]);
-    assert_eq!(
-        parts.service.metadata.name.as_deref(),
-        Some("otlp-secured-gateway"),
-        "the headless one stays"
-    );
+    assert_eq!(made.service.metadata.name.as_deref(), Some("otlp-secured-gateway"), "the headless one stays");
     let only_http = with("/spec/source/otlp", json!({"grpc": {"enabled": false}, "http": {"port": 80}}));
     let plan = planned(&only_http, &observed(&only_http, 0));
     assert_eq!(plan.endpoints(), ["otlp-traces-otlp.tracing.svc:80"]);
