@@ -5,11 +5,12 @@ use crate::{
     messages::{attribute, message, span, string},
     server::Database,
 };
+use opentelemetry_proto::tonic::trace::v1::Span;
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_gateway_config::{GatewayConfig, LogFormat, Schema, parse};
 use std::{
     fs::{self, File},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command},
     time::{Duration, Instant},
 };
@@ -244,6 +245,47 @@ async fn sigterm_inserts_what_is_in_the_logs() {
     kill_process(Pid::from_child(&gateway.child), Signal::TERM).unwrap();
     assert_eq!(gateway.ends().await, Some(0), "{}", gateway.said());
     assert_eq!(scene.database.count().await, 20 * ROWS, "{}", gateway.said());
+    drop(gateway);
+    scene.close().await;
+}
+
+/// The letters of a gateway's volume, as the command lists them.
+fn letters(config: &Path) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_sluice-gateway"))
+        .args(["dead-letter", "list", "--json", "--config"])
+        .arg(config)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_clickhouse_refuses_become_letters_on_the_volume() {
+    let scene = Scene::open("otlp_refused").await;
+    let table = format!("{}.otel_traces", scene.database.name);
+    let rule = format!("ALTER TABLE {table} ADD CONSTRAINT no_bad CHECK SpanName != 'bad'");
+    scene.database.execute(&rule).await;
+    let mut gateway = scene.start(|_| {});
+    for number in 0..10 {
+        assert_eq!(gateway.export(&numbered(number)).await, Some(200), "{}", gateway.said());
+    }
+    let bad = message(vec![Span { name: "bad".to_owned(), ..span(vec![]) }]);
+    assert_eq!(gateway.export(&bad).await, Some(200), "{}", gateway.said());
+    // The other span of the bad request comes in, too.
+    scene.wait_for_rows(10 * ROWS + 1).await;
+    let begun = Instant::now();
+    let lettered = "sluice_gateway_dead_letters_total{reason=\"row_refused\"} 1";
+    while !gateway.admin("GET /metrics").await.contains(lettered) {
+        assert!(begun.elapsed() < PATIENCE, "{}", gateway.said());
+        sleep(ASK_AGAIN).await;
+    }
+    let listed = letters(&gateway.log.with_extension("yaml"));
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    assert!(listed.contains("row_refused") && listed.contains("\"otlp\""), "{listed}");
+    assert_eq!(scene.database.count().await, 10 * ROWS + 1);
+    kill_process(Pid::from_child(&gateway.child), Signal::TERM).unwrap();
+    assert_eq!(gateway.ends().await, Some(0), "{}", gateway.said());
     drop(gateway);
     scene.close().await;
 }
