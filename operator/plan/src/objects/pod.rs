@@ -80,13 +80,14 @@ pub(crate) fn resources(
     }
 }
 
-/// The ports of a container: those of OTLP behind a Service, and that of metrics and probes.
+/// The ports of a container: that of metrics and probes, and those of OTLP behind a Service. The API server's proxy takes the first one for a path
+/// without a port, and whoever reads metrics through it finds them at each pod.
 pub(crate) fn container_ports(otlp: Option<&OtlpService>) -> Vec<ContainerPort> {
     let [grpc, http] = otlp.map_or([None; 2], |service| service.ports);
     let all = [
+        Some((ADMIN_PORT_NAME, ADMIN_PORT)),
         grpc.map(|_| (OTLP_GRPC, OTLP_GRPC_PORT)),
         http.map(|_| (OTLP_HTTP, OTLP_HTTP_PORT)),
-        Some((ADMIN_PORT_NAME, ADMIN_PORT)),
     ];
     let port = |(name, number): (&str, i32)| ContainerPort {
         name: Some(name.into()),

@@ -65,7 +65,7 @@ fn gateways_have_a_service_of_their_own_in_front_of_those_that_are_ready() {
     assert!(selector.iter().all(|(key, value)| template["metadata"]["labels"][key] == *value));
     let ports = template["spec"]["containers"][0]["ports"].as_array().unwrap().clone();
     let ports: Vec<_> = ports.iter().map(|port| port["containerPort"].clone()).collect();
-    assert_eq!(ports, [json!(4317), json!(4318), json!(9090)]);
+    assert_eq!(ports, [json!(9090), json!(4317), json!(4318)]);
     assert_eq!(made.service.metadata.name.as_deref(), Some("otlp-secured-gateway"), "the headless one stays");
     let only_http = with("/spec/source/otlp", json!({"grpc": {"enabled": false}, "http": {"port": 80}}));
     let plan = planned(&only_http, &observed(&only_http, 0));
