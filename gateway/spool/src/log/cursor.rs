@@ -1,7 +1,8 @@
 //! A reader of a log: one message after another, from an offset on.
 //!
 //! Owner: one thread, with a view of the log. It reads up to the end of the last sync. Every message is compared with its checksum before it is
-//! returned. What cannot be read is reported with its offsets, and reading goes on behind it.
+//! returned. What cannot be read is reported with its offsets, and reading goes on behind it. Offsets of appends that an
+//! earlier run did not finish are passed over, also if the disk has some of their records.
 //!
 //! Limits: one message in memory, the table of one record (32 KiB), and a buffer while it searches behind damage.
 
@@ -87,15 +88,17 @@ impl<F: Files> Cursor<F> {
             if self.position >= self.view.end() {
                 return Ok(Read::End);
             }
-            if self.record.is_some() {
-                if let Some(read) = self.next_message()? {
-                    return Ok(read);
-                }
+            if let Some(behind) = self.view.unfinished_to(self.position) {
+                // A torn record may have its header and its table, and not its messages.
+                (self.position, self.record) = (behind, None);
                 continue;
             }
-            let lost = self.next_record()?;
-            if let Some(lost) = lost.filter(|lost| !self.view.is_unfinished(lost.first, lost.next)) {
-                return Ok(Read::Lost(lost));
+            let read = match self.record {
+                Some(_) => self.next_message()?,
+                None => self.next_record()?.map(Read::Lost),
+            };
+            if let Some(read) = read {
+                return Ok(read);
             }
         }
     }

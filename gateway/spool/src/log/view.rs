@@ -99,9 +99,10 @@ impl<F: Files> LogView<F> {
         self.segments().range(behind).next().map(|(_, place)| *place)
     }
 
-    /// Whether no append of these offsets was ever answered.
-    pub(super) fn is_unfinished(&self, first: i64, next: i64) -> bool {
-        self.0.unfinished.iter().any(|(from, to)| *from <= first && next <= *to)
+    /// One past the offsets around this one whose append was never answered; `None` if there are none.
+    pub(super) fn unfinished_to(&self, offset: i64) -> Option<i64> {
+        let around = self.0.unfinished.iter().find(|(from, to)| (*from..*to).contains(&offset));
+        around.map(|(_, to)| *to)
     }
 
     pub(super) fn set_end(&self, end: i64) {

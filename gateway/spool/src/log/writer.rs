@@ -202,6 +202,8 @@ impl<F: Files> Log<F> {
             return Err(Full::Segments.into());
         }
         self.end_segment()?;
+        // Its name before that of the next: after a loss of power, only the newest segment may have lost what was not synced.
+        self.sync_directory()?;
         let sequence = self.next_sequence;
         // Also if creating it fails: a draft that was removed could return under the next segment's name.
         self.next_sequence = self.next_sequence.saturating_add(1);
