@@ -5,7 +5,7 @@ use crate::{
     files::{Fatal, FileAt, Files},
     format::{Kind, VERSION, name, parse_name},
     queue::{Options, Queue},
-    recover::{FoundSegment, Partitions, Recovery, Verdict},
+    recover::{Durable, FoundSegment, Partitions, Recovery, Verdict},
     recovered::{Recovered, SetAside},
     segment::Segment,
 };
@@ -49,7 +49,7 @@ impl<F: Files> Queue<F> {
         let mut recovery = recovery();
         for (&sequence, &kind) in &found {
             let newest = sequence.saturating_add(1) == queue.next;
-            let place = Found { sequence, kind, newest };
+            let place = Found { sequence, kind, newest, durable: Durable::default() };
             match take_over(&queue.files, &queue.options, place, (&mut queue.partitions, &mut recovery))? {
                 Taken::Ours(segment) => {
                     queue.segments.insert(sequence, *segment);
@@ -84,6 +84,7 @@ pub(crate) struct Found {
     pub kind: Kind,
     /// Whether no segment has a higher sequence.
     pub newest: bool,
+    pub durable: Durable,
 }
 
 /// What a file is.
@@ -103,14 +104,16 @@ pub(crate) fn recovery() -> Recovery {
 pub(crate) fn take_over<F: Files>(
     files: &F,
     options: &Options,
-    Found { sequence, kind, newest }: Found,
+    Found { sequence, kind, newest, durable }: Found,
     (partitions, recovery): (&mut Partitions, &mut Recovery),
 ) -> Result<Taken<F::File>, OpenError> {
     let file_name = name(sequence, kind);
     let file = Arc::new(files.open(&file_name).map_err(Fatal::of("open", &file_name))?);
     let (identity, failure) = (options.identity, Cell::default());
     let reads_all = options.reads_all;
-    let left = FoundSegment { file: Arc::clone(&file), sequence, kind, newest, identity, reads_all, failure };
+    let of_segment = file.clone();
+    let left =
+        FoundSegment { file: of_segment, sequence, kind, newest, identity, reads_all, durable, failure };
     match left.recover(partitions, recovery)? {
         Verdict::Newer(version) => Err(OpenError::Newer { file: file_name, version }),
         Verdict::Ours(segment) => Ok(Taken::Ours(segment)),

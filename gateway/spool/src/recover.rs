@@ -10,7 +10,7 @@
 //! | found | classified as | consequence |
 //! | --- | --- | --- |
 //! | a bad record in an unsealed segment that nothing proves to have been synced | torn | reported as [`Cut`]. If no intact record follows, it is cut off; else it is settled, and the intact records stay in the queue |
-//! | a bad record that was synced, as the seal, a later record or a mark proves (bodies that are not read yet excepted) | damage | the file is set aside (renamed, never removed), its intact blocks stay in the queue; reported as [`SetAside`] until it is settled |
+//! | a bad record that was synced, as the seal, a later record, a mark, or a log's committed offset proves (bodies that are not read yet excepted) | damage | the file is set aside (renamed, never removed), its intact blocks stay in the queue; reported as [`SetAside`] until it is settled |
 //! | a damaged record of a settled block | nothing | counted |
 //! | a damaged mark | doubt | its block is held as one that may have been sent; counted |
 //! | a segment of another queue, or with another's name | foreign | set aside, none of it is used |
@@ -74,8 +74,31 @@ pub(crate) struct FoundSegment<F> {
     pub identity: u64,
     /// Whether to read bodies that are known to have been durable.
     pub reads_all: bool,
+    /// Offsets that are known to have been durable.
+    pub durable: Durable,
     /// Why a read failed, for another reason than the end of the file.
     pub failure: Cell<Option<Fatal>>,
+}
+
+/// Offsets of a log that are known to have been durable, from what is stored beside its segments. Empty for the queue.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Durable {
+    /// Where the segments before this one end.
+    pub from: i64,
+    /// One past the last.
+    pub to: i64,
+}
+
+impl Durable {
+    /// How many records of the newest segment have such offsets. If the last of these offsets are missing, one more record had them.
+    fn records(self, records: &[Record]) -> u32 {
+        let next = |record: &Record| record.header.as_ref().map(|header| header.head.next);
+        let reached = records.iter().filter_map(next).fold(self.from, i64::max);
+        let is_durable = |record: &Record| next(record).is_some_and(|next| next <= self.to);
+        let last = records.iter().rposition(is_durable);
+        let count = if reached < self.to { Some(records.len()) } else { last };
+        count.map_or(0, |last| u32::try_from(last).unwrap_or(u32::MAX).saturating_add(1))
+    }
 }
 
 /// The classification of a segment.
@@ -216,6 +239,7 @@ impl<F: FileAt> FoundSegment<F> {
             .unwrap_or(0)
             .max(marked.map_or(0, |ordinal| ordinal.saturating_add(1)))
             .max(sealed.map_or(0, |mark| mark.number))
+            .max(if sealed.is_none() && self.newest { self.durable.records(&records) } else { 0 })
             .min(SEGMENT_BLOCKS_MAX);
         miss(&mut records, synced, end, "it is shorter than it was");
         if sealed.is_none() && !self.newest && end < limit {
@@ -387,6 +411,7 @@ impl<F: FileAt> FoundSegment<F> {
             }
         }
         let live = entries.iter().filter(|entry| entry.state != State::Settled).count();
+        let proven = survey.synced;
         let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
         let end =
             entries.iter().map(Entry::end).max().unwrap_or(0).clamp(RECORDS_AT, survey.limit.max(RECORDS_AT));
@@ -396,6 +421,7 @@ impl<F: FileAt> FoundSegment<F> {
             file: self.file,
             entries,
             synced: count,
+            proven,
             live: u32::try_from(live).unwrap_or(u32::MAX),
             end,
             // The data may have been in the system's memory only.

@@ -48,6 +48,8 @@ pub(crate) struct Segment<F> {
     pub entries: Vec<Entry>,
     /// How many of them are durable.
     pub synced: u32,
+    /// How many of them an earlier run has proved to be: by a later header, a mark, or the seal.
+    pub proven: u32,
     /// How many of them are not settled.
     pub live: u32,
     /// The position of the next record.
@@ -93,6 +95,7 @@ impl<F: FileAt> Segment<F> {
             file: Arc::new(file),
             entries: Vec::new(),
             synced: 0,
+            proven: 0,
             live: 0,
             end: RECORDS_AT,
             dirty: false,
@@ -251,6 +254,25 @@ impl<F: FileAt> Segment<F> {
         self.dirty = true;
         self.file.write_all_at(&mark.encode(), SEAL_AT).map_err(Fatal::of("seal", &self.name))?;
         self.sealed = true;
+        self.sync()
+    }
+
+    /// Writes once more what is not proved to be durable: the fixed part, and all records behind the proven ones. If a sync of an earlier run
+    /// has failed, these bytes are in the system's memory only, and another sync does not write them. Synced before any mark: marks prove.
+    pub fn write_again(&mut self, buffer: &mut [u8]) -> Result<(), Fatal> {
+        let proven = self.entries.iter().take(usize::try_from(self.proven).unwrap_or(usize::MAX));
+        let from = proven.map(Entry::end).max().unwrap_or(0).clamp(RECORDS_AT, self.end.max(RECORDS_AT));
+        let size = self.file.size().map_err(Fatal::of("read the size of", &self.name))?;
+        self.dirty = true;
+        for (mut at, end) in [(0, RECORDS_AT.min(size)), (from, self.end.min(size))] {
+            while at < end {
+                let len = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX).min(buffer.len());
+                let piece = buffer.get_mut(..len).unwrap_or_default();
+                self.file.read_exact_at(piece, at).map_err(Fatal::of("read", &self.name))?;
+                self.file.write_all_at(piece, at).map_err(Fatal::of("write", &self.name))?;
+                at = at.saturating_add(len as u64);
+            }
+        }
         self.sync()
     }
 

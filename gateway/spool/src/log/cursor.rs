@@ -16,7 +16,7 @@ use crate::{
         view::{LogView, SegmentPlace},
     },
     record::RecordHeader,
-    recover::FoundSegment,
+    recover::{Durable, FoundSegment},
 };
 use std::{cell::Cell, sync::Arc};
 
@@ -229,5 +229,6 @@ fn found<F: FileAt>(segment: &OpenSegment<F>, identity: u64) -> FoundSegment<F> 
     let SegmentPlace { sequence, is_damaged, .. } = segment.place;
     let kind = if is_damaged { Kind::Damaged } else { Kind::Spool };
     let (newest, reads_all, failure) = (false, false, Cell::default());
-    FoundSegment { file: segment.file.clone(), sequence, kind, newest, identity, reads_all, failure }
+    let (file, durable) = (segment.file.clone(), Durable::default());
+    FoundSegment { file, sequence, kind, newest, identity, reads_all, durable, failure }
 }

@@ -88,6 +88,8 @@ pub(crate) struct FoundOffsets<F> {
     pub offsets: Offsets<F>,
     /// Whether there was a commit, and none can be read.
     pub is_damaged: bool,
+    /// Whether there was no file.
+    pub is_new: bool,
 }
 
 /// Why the file cannot be opened.
@@ -109,6 +111,7 @@ impl From<Fatal> for OffsetsError {
 impl<F: FileAt> Offsets<F> {
     /// Opens the file in a log's folder, or creates it.
     pub(crate) fn open<D: Files<File = F>>(files: &D, owner: Owner) -> Result<FoundOffsets<F>, OffsetsError> {
+        let mut is_new = false;
         let file = match files.open(FILE) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -117,6 +120,7 @@ impl<F: FileAt> Offsets<F> {
                 if !is_there {
                     return Err(OffsetsError::Full);
                 }
+                is_new = true;
                 files.open(FILE).map_err(Fatal::of("open", FILE))?
             }
             Err(error) => return Err(Fatal::of("open", FILE)(error).into()),
@@ -139,10 +143,14 @@ impl<F: FileAt> Offsets<F> {
         if offsets.is_foreign() {
             return Err(OffsetsError::Foreign);
         }
-        // The commit that was read may have been in the system's memory only.
-        offsets.file.sync().map_err(Fatal::of("sync", FILE))?;
+        match &offsets.committed {
+            // It may be in the system's memory only. If an earlier run's sync of it has failed, another sync does nothing: only what is
+            // written again is synced. The other place has the commit before meanwhile.
+            Some(committed) => offsets.write(offsets.serial.saturating_sub(1), committed)?,
+            None => offsets.file.sync().map_err(Fatal::of("sync", FILE))?,
+        }
         let is_damaged = is_unreadable && offsets.committed.is_none() && offsets.has_both_written()?;
-        Ok(FoundOffsets { offsets, is_damaged })
+        Ok(FoundOffsets { offsets, is_damaged, is_new })
     }
 
     /// The last commit.
@@ -158,10 +166,7 @@ impl<F: FileAt> Offsets<F> {
         if let Some(failed) = &self.failed {
             return Err(Fatal::of("go on after a failure", FILE)(std::io::Error::other(failed.clone())));
         }
-        let bytes = self.encode(&committed);
-        let at = place_at(self.serial);
-        let stored = self.file.write_all_at(&bytes, at).map_err(Fatal::of("write", FILE));
-        let stored = stored.and_then(|()| self.file.sync().map_err(Fatal::of("sync", FILE)));
+        let stored = self.write(self.serial, &committed);
         if let Err(fatal) = &stored {
             self.failed = Some(fatal.to_string());
         }
@@ -171,14 +176,20 @@ impl<F: FileAt> Offsets<F> {
         Ok(())
     }
 
-    fn encode(&self, committed: &Committed) -> [u8; COMMIT_BYTES] {
+    fn write(&self, serial: u64, committed: &Committed) -> Result<(), Fatal> {
+        let bytes = self.encode(serial, committed);
+        self.file.write_all_at(&bytes, place_at(serial)).map_err(Fatal::of("write", FILE))?;
+        self.file.sync().map_err(Fatal::of("sync", FILE))
+    }
+
+    fn encode(&self, serial: u64, committed: &Committed) -> [u8; COMMIT_BYTES] {
         let metadata = committed.metadata.as_bytes();
         let len = u32::try_from(metadata.len()).expect("metadata has at most METADATA_BYTES_MAX bytes");
         Fill::new()
             .put(&MAGIC, 8)
             .put(&VERSION.to_le_bytes(), 4)
             .put(&len.to_le_bytes(), 4)
-            .put(&self.serial.to_le_bytes(), 8)
+            .put(&serial.to_le_bytes(), 8)
             .put(&self.owner.identity.to_le_bytes(), 8)
             .put(&self.owner.number.to_le_bytes(), 4)
             .put(&[], 4)

@@ -5,7 +5,7 @@
 //!
 //! | found | classified as | consequence |
 //! | --- | --- | --- |
-//! | bad records at the end of the newest segment, which no sync has covered as far as is known | torn | cut off, and reported |
+//! | bad records at the end of the newest segment, which no sync has covered as far as is known, also from the committed offset | torn | cut off, and reported |
 //! | other bad records | damage | the file is set aside, and read as far as it can be; the offsets are reported as lost |
 //! | no commit can be read, and there was one | damage | reported; the log begins at its oldest message |
 
@@ -21,7 +21,7 @@ use crate::{
     },
     open::{self, Found, OpenError, Taken},
     queue::Options,
-    recover::{FoundSegment, Partitions, Verdict},
+    recover::{Durable, FoundSegment, Partitions, Verdict},
     recovered::Recovered,
     segment::Segment,
 };
@@ -98,6 +98,8 @@ struct Walk {
     unfinished: Vec<(i64, i64)>,
     segments: BTreeMap<u64, Stored>,
     kept_bytes: u64,
+    /// Set if the last records of the segment before cannot be read, so that `next` is an estimate: its sequence, and up to where it is known.
+    estimated: Option<(u64, i64)>,
 }
 
 impl<F: Files> Log<F> {
@@ -112,31 +114,43 @@ impl<F: Files> Log<F> {
             OffsetsError::Foreign => LogOpenError::ForeignOffsets { number },
             OffsetsError::Full => LogOpenError::Full { number },
         })?;
-        let FoundOffsets { offsets, is_damaged } = offsets;
+        let FoundOffsets { offsets, is_damaged, is_new } = offsets;
         let (start, end) = offsets.committed().map_or((0, 0), |committed| (committed.offset, committed.end));
         let found = open::remove_drafts(&files)?;
+        // The file is made before the first segment.
+        let is_damaged = is_damaged || (is_new && !found.is_empty());
         let last = found.last_key_value().map_or(0, |(sequence, _)| *sequence);
         let (mut recovery, of_segments) = (open::recovery(), options.of_segments());
         let mut walk = Walk {
-            next: 0,
+            // Nothing below is missed.
+            next: start,
             lost: Vec::new(),
             unfinished: Vec::new(),
             segments: BTreeMap::new(),
             kept_bytes: 0,
+            estimated: None,
         };
         for (&sequence, &kind) in &found {
-            let place = Found { sequence, kind, newest: sequence == last };
+            let durable = Durable { from: walk.next, to: end };
+            let place = Found { sequence, kind, newest: sequence == last, durable };
             // Names of partitions are the same in all records.
             let mut partitions = Partitions::default();
             match open::take_over(&files, &of_segments, place, (&mut partitions, &mut recovery))? {
                 Taken::Foreign { bytes } => walk.kept_bytes = walk.kept_bytes.saturating_add(bytes),
-                Taken::Ours(mut segment) => walk.take(&files, &mut segment)?,
+                Taken::Ours(mut segment) => {
+                    if place.newest {
+                        segment.write_again(&mut recovery.buffer)?;
+                    }
+                    walk.take(&files, &mut segment)?;
+                }
             }
+        }
+        if walk.next < end {
+            walk.lose(walk.next, end, false);
         }
         // An earlier run's removals and renames may not be durable yet.
         files.sync_directory().map_err(Fatal::of("sync", "the directory"))?;
-        let Walk { next, mut lost, mut unfinished, segments, kept_bytes } = walk;
-        let next = next.max(start).max(end);
+        let Walk { next, mut lost, mut unfinished, segments, kept_bytes, .. } = walk;
         lost.retain(|lost| lost.next > start);
         unfinished.retain(|(_, next)| *next > start);
         let view = LogView::new(Arc::new(files), options.identity, unfinished);
@@ -169,8 +183,9 @@ impl<F: Files> LogView<F> {
             let file_name = name(sequence, kind);
             let file = view.files().open(&file_name).map_err(Fatal::of("open", &file_name))?;
             let (newest, reads_all, failure) = (sequence == last, false, Cell::default());
+            let (file, durable) = (Arc::new(file), Durable::default());
             let segment =
-                FoundSegment { file: Arc::new(file), sequence, kind, newest, identity, reads_all, failure };
+                FoundSegment { file, sequence, kind, newest, identity, reads_all, durable, failure };
             let segment = match segment.recover(&mut Partitions::default(), &mut recovery)? {
                 Verdict::Newer(version) => return Err(OpenError::Newer { file: file_name, version }),
                 Verdict::Foreign => continue,
@@ -190,19 +205,14 @@ impl<F: Files> LogView<F> {
 
 impl Walk {
     fn take<F: Files>(&mut self, files: &F, segment: &mut Segment<F::File>) -> Result<(), Fatal> {
-        let begins = self.next;
+        let first_of_segment = self.begin(&segment.entries);
         let torn = segment.torn.clone();
-        let mut is_first = true;
-        let mut first_of_segment = begins;
         let (mut missing, mut has_torn) = (0_usize, false);
         for (ordinal, entry) in (0..).zip(&segment.entries) {
             let offsets = offsets_of(entry);
             match offsets {
                 Some((first, next)) if entry.state == State::Held => {
                     self.reach(first, missing, has_torn);
-                    if is_first {
-                        first_of_segment = first;
-                    }
                     (self.next, missing, has_torn) = (self.next.max(next), 0, false);
                 }
                 // Its append was not answered.
@@ -214,15 +224,32 @@ impl Walk {
                 }
                 None => missing = missing.saturating_add(1),
             }
-            is_first = false;
         }
         if missing > 0 {
+            self.estimated = Some((segment.sequence, self.next));
             // How many messages these records had is not known: no offset that may have been given is given again.
             let most = i64::try_from(missing.saturating_mul(RECORD_MESSAGES_MAX)).unwrap_or(i64::MAX);
             self.lose(self.next, self.next.saturating_add(most), false);
         }
         open::close_off(segment)?;
         self.put(files, segment, first_of_segment)
+    }
+
+    /// Comes to a segment, and returns the first offset that it may have. It also says how far the one before goes, if that is not known.
+    fn begin(&mut self, entries: &[Entry]) -> i64 {
+        let is_whole = entries.first().is_some_and(|entry| offsets_of(entry).is_some());
+        let readable = entries.iter().find_map(offsets_of).map(|(first, _)| first);
+        if let (Some((sequence, known)), Some(first)) = (self.estimated.take(), readable) {
+            let next = first.max(known).min(self.next);
+            self.next = next;
+            if let Some(lost) = self.lost.last_mut() {
+                lost.next = next;
+            }
+            if let Some(stored) = self.segments.get_mut(&sequence) {
+                stored.next = next;
+            }
+        }
+        readable.map_or(self.next, |first| if is_whole { first } else { first.min(self.next) })
     }
 
     /// Comes to a record that begins here. Offsets before it are lost if records between are damaged; else their appends were not answered.

@@ -90,6 +90,49 @@ fn what_was_answered_survives_an_error_of_the_disk_at_any_call() {
     });
 }
 
+#[test]
+fn what_a_failed_sync_has_left_in_memory_is_not_taken_for_durable() {
+    at_every_call(Fault::Broken, |disk, naive| {
+        // The process starts again, and removes what is committed. What it has read must be durable then.
+        disk.restart_process();
+        let opened = open(disk).expect("a disk without faults is opened");
+        naive.adopt(&opened);
+        drop(opened);
+        disk.lose_power();
+        goes_on(disk, naive);
+    });
+}
+
+#[test]
+fn what_is_committed_after_a_failed_sync_is_removed_and_the_rest_stays() {
+    at_every_call(Fault::Broken, |disk, naive| {
+        disk.restart_process();
+        let mut opened = open(disk).expect("a disk without faults is opened");
+        naive.adopt(&opened);
+        let offset = i64::midpoint(naive.committed, naive.durable);
+        naive.commit(&mut opened, offset).unwrap();
+        opened.log.compact(offset).unwrap();
+        drop(opened);
+        disk.lose_power();
+        goes_on(disk, naive);
+    });
+}
+
+/// The append of the first record of several was not finished, and the disk has the others.
+#[test]
+fn segments_that_were_begun_in_one_turn_lose_nothing_but_the_newest_ones_tail() {
+    for seed in 1..=200 {
+        let (disk, mut naive) = (ModelDisk::new(seed), NaiveLog::default());
+        let mut opened = open(&disk).unwrap();
+        for _ in 0..4 {
+            assert!(naive.append(&mut opened, &[5_000, 20], u64::MAX).unwrap());
+        }
+        drop(opened);
+        disk.lose_power();
+        goes_on(&disk, &mut naive);
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Action {
     Append(Vec<usize>),
