@@ -40,7 +40,8 @@ pub use writer::{Appended, Log, LogError};
 /// Messages of an append. Chosen: more requests than a server has under way; the table of a record has 32 KiB.
 pub const RECORD_MESSAGES_MAX: usize = 4_096;
 
-/// Segments of a log. Chosen: at ten appends a second, each synced for itself, four days; 1 MiB of memory.
+/// Segments of a log. Chosen: 4 million small records, which are 5.8 hours of 200 a second; 1 MiB of memory. With larger records, bytes are the
+/// limit.
 pub const LOG_SEGMENTS_MAX: usize = 4_096;
 
 /// In place of the fingerprint of columns, so that a log's record is never taken for a block.

@@ -1,7 +1,7 @@
 //! A reader of a log: one message after another, from an offset on.
 //!
 //! Owner: one thread, with a view of the log. It reads up to the end of the last sync. Every message is compared with its checksum before it is
-//! returned. What cannot be read is reported with its offsets, and reading goes on behind it. Offsets of appends that an
+//! returned. What cannot be read is reported with its offsets, and reading goes on behind it; the log keeps the file. Offsets of appends that an
 //! earlier run did not finish are passed over, also if the disk has some of their records.
 //!
 //! Limits: one message in memory, the table of one record (32 KiB), and a buffer while it searches behind damage.
@@ -93,10 +93,14 @@ impl<F: Files> Cursor<F> {
                 (self.position, self.record) = (behind, None);
                 continue;
             }
+            let sequence = self.segment.as_ref().map(|segment| segment.place.sequence);
             let read = match self.record {
                 Some(_) => self.next_message()?,
                 None => self.next_record()?.map(Read::Lost),
             };
+            if let (Some(Read::Lost(_)), Some(sequence)) = (&read, sequence) {
+                self.view.found_damage(sequence);
+            }
             if let Some(read) = read {
                 return Ok(read);
             }
@@ -194,21 +198,14 @@ impl<F: Files> Cursor<F> {
 
     /// Opens the segment with the next offset. Returns offsets that no segment has.
     fn open_segment(&mut self) -> Result<Option<LostMessages>, Fatal> {
-        let Some(place) = self.view.segment_of(self.position) else {
+        let Some((place, file)) = self.view.open_segment_of(self.position)? else {
             // The log begins behind it.
             let (first, next) = (self.position, self.view.start().max(self.position.saturating_add(1)));
             self.position = next;
             return Ok(Some(LostMessages { first, next, is_exact: false }));
         };
-        self.open(place)?;
+        self.segment = Some(OpenSegment { place, file: Arc::new(file), at: RECORDS_AT, ordinal: 0 });
         Ok(None)
-    }
-
-    fn open(&mut self, place: SegmentPlace) -> Result<(), Fatal> {
-        let name = place.file_name();
-        let file = Arc::new(self.view.files().open(&name).map_err(Fatal::of("open", &name))?);
-        self.segment = Some(OpenSegment { place, file, at: RECORDS_AT, ordinal: 0 });
-        Ok(())
     }
 
     /// Goes on with the next segment. Returns the offsets before it that this one should have had.

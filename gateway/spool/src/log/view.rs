@@ -4,12 +4,12 @@
 //! one, never per message.
 
 use crate::{
-    files::Files,
+    files::{Fatal, Files},
     format::{Kind, name},
     log::cursor::Cursor,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, Ordering},
@@ -43,6 +43,8 @@ struct Shared<F> {
     durable: AtomicI64,
     /// Every segment, by sequence.
     segments: Mutex<BTreeMap<u64, SegmentPlace>>,
+    /// Segments in which a reader has found damage, and which their owner has not set aside yet.
+    damaged: Mutex<BTreeSet<u64>>,
     /// Offsets whose append an earlier run did not finish: from the first up to the second. At most one for each crash that lost a record before
     /// one that stayed.
     unfinished: Vec<(i64, i64)>,
@@ -60,8 +62,8 @@ impl<F> Clone for LogView<F> {
 
 impl<F: Files> LogView<F> {
     pub(crate) fn new(files: Arc<F>, identity: u64, unfinished: Vec<(i64, i64)>) -> Self {
-        let (durable, segments) = (AtomicI64::new(0), Mutex::default());
-        Self(Arc::new(Shared { files, identity, durable, segments, unfinished }))
+        let (durable, segments, damaged) = (AtomicI64::new(0), Mutex::default(), Mutex::default());
+        Self(Arc::new(Shared { files, identity, durable, segments, damaged, unfinished }))
     }
 
     /// One past the last offset that can be read.
@@ -88,9 +90,17 @@ impl<F: Files> LogView<F> {
         self.0.identity
     }
 
-    /// The segment that has an offset, if one does: the last that begins at or below it.
-    pub(super) fn segment_of(&self, offset: i64) -> Option<SegmentPlace> {
-        self.segments().values().rfind(|place| place.first <= offset).copied()
+    /// Opens the segment that has an offset, if one does: the last that begins at or below it. The lock is held meanwhile, so that its
+    /// owner neither renames nor removes the file.
+    pub(super) fn open_segment_of(&self, offset: i64) -> Result<Option<(SegmentPlace, F::File)>, Fatal> {
+        let segments = self.segments();
+        let Some(place) = segments.values().rfind(|place| place.first <= offset).copied() else {
+            return Ok(None);
+        };
+        let name = place.file_name();
+        let file = self.files().open(&name).map_err(Fatal::of("open", &name))?;
+        drop(segments);
+        Ok(Some((place, file)))
     }
 
     /// The segment after one.
@@ -103,6 +113,31 @@ impl<F: Files> LogView<F> {
     pub(super) fn unfinished_to(&self, offset: i64) -> Option<i64> {
         let around = self.0.unfinished.iter().find(|(from, to)| (*from..*to).contains(&offset));
         around.map(|(_, to)| *to)
+    }
+
+    /// Records that a reader has found damage in a segment.
+    pub(super) fn found_damage(&self, sequence: u64) {
+        self.damaged().insert(sequence);
+    }
+
+    /// Segments in which damage was found since the last call, except for one that is still appended to.
+    pub(super) fn take_damaged(&self, open: Option<u64>) -> BTreeSet<u64> {
+        let mut damaged = self.damaged();
+        let is_open = open.is_some_and(|open| damaged.remove(&open));
+        let taken = std::mem::take(&mut *damaged);
+        damaged.extend(open.filter(|_| is_open));
+        taken
+    }
+
+    /// Renames the file of a damaged segment. Readers that have it open read on.
+    pub(super) fn set_aside(&self, sequence: u64) -> Result<(), Fatal> {
+        let mut segments = self.segments();
+        if let Some(place) = segments.get_mut(&sequence).filter(|place| !place.is_damaged) {
+            let (from, to) = (place.file_name(), name(sequence, Kind::Damaged));
+            self.files().rename(&from, &to).map_err(Fatal::of("rename", &from))?;
+            place.is_damaged = true;
+        }
+        Ok(())
     }
 
     pub(super) fn set_end(&self, end: i64) {
@@ -120,5 +155,9 @@ impl<F: Files> LogView<F> {
     fn segments(&self) -> MutexGuard<'_, BTreeMap<u64, SegmentPlace>> {
         // Plain values are whole even if a thread panicked while it held the lock.
         self.0.segments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn damaged(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.0.damaged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

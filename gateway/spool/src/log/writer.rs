@@ -72,6 +72,8 @@ pub struct Log<F: Files> {
     partition: Arc<PartitionName>,
     open: Option<OpenSegment<F::File>>,
     stored: BTreeMap<u64, Stored>,
+    /// Bytes of the files of `stored`.
+    stored_bytes: u64,
     /// The offset of the next message.
     next: i64,
     next_sequence: u64,
@@ -101,6 +103,7 @@ impl<F: Files> Log<F> {
             partition,
             open: None,
             stored: BTreeMap::new(),
+            stored_bytes: 0,
             next,
             next_sequence,
             kept_bytes: 0,
@@ -111,6 +114,7 @@ impl<F: Files> Log<F> {
     }
 
     pub(super) fn restore(&mut self, stored: BTreeMap<u64, Stored>, kept_bytes: u64) {
+        self.stored_bytes = stored.values().map(|stored| stored.bytes).sum();
         (self.stored, self.kept_bytes) = (stored, kept_bytes);
     }
 
@@ -129,11 +133,18 @@ impl<F: Files> Log<F> {
         self.view.start()
     }
 
+    /// Whether it may have one more segment. Otherwise it takes records only as long as the open one does.
+    pub fn may_begin_segment(&self) -> bool {
+        self.stored.len() < LOG_SEGMENTS_MAX
+    }
+
     /// Bytes of all its files, including removed ones that may return.
     pub fn file_bytes(&self) -> u64 {
-        let stored = self.stored.values().map(|stored| stored.bytes).sum::<u64>();
         let open = self.open.as_ref().map_or(0, |open| open.segment.end);
-        stored.saturating_add(open).saturating_add(self.kept_bytes).saturating_add(self.removed_bytes)
+        self.stored_bytes
+            .saturating_add(open)
+            .saturating_add(self.kept_bytes)
+            .saturating_add(self.removed_bytes)
     }
 
     /// Appends messages as one record. They are durable, and can be read, after the next [`Log::sync`]. `room` is how many bytes the log's
@@ -198,7 +209,7 @@ impl<F: Files> Log<F> {
         if is_open {
             return Ok(());
         }
-        if self.stored.len() >= LOG_SEGMENTS_MAX {
+        if !self.may_begin_segment() {
             return Err(Full::Segments.into());
         }
         self.end_segment()?;
@@ -222,6 +233,7 @@ impl<F: Files> Log<F> {
         let stored =
             Stored { first: open.first, next: self.next, bytes: open.segment.end, is_damaged: false };
         self.stored.insert(open.segment.sequence, stored);
+        self.stored_bytes = self.stored_bytes.saturating_add(stored.bytes);
         self.open = None;
         Ok(())
     }
@@ -242,17 +254,32 @@ impl<F: Files> Log<F> {
     /// [`Log::sync`].
     pub fn remove_below(&mut self, committed: i64) -> Result<(), Fatal> {
         self.guarded(|log| {
+            log.set_damaged_aside()?;
             while let Some(entry) = log.stored.first_entry() {
                 let (sequence, stored) = (*entry.key(), *entry.get());
                 if stored.next > committed {
                     return Ok(());
                 }
                 entry.remove();
+                log.stored_bytes = log.stored_bytes.saturating_sub(stored.bytes);
                 log.view.remove(sequence);
                 log.remove_file(sequence, stored)?;
             }
             Ok(())
         })
+    }
+
+    /// Renames segments in which readers have found damage: a user may want to look at them, also after their messages are committed.
+    fn set_damaged_aside(&mut self) -> Result<(), Fatal> {
+        let open = self.open.as_ref().map(|open| open.segment.sequence);
+        for sequence in self.view.take_damaged(open) {
+            if let Some(stored) = self.stored.get_mut(&sequence).filter(|stored| !stored.is_damaged) {
+                self.directory_dirty = true;
+                self.view.set_aside(sequence)?;
+                stored.is_damaged = true;
+            }
+        }
+        Ok(())
     }
 
     /// Removes everything that is below a committed offset, also the open segment: it would keep its space until it is full.
@@ -267,7 +294,6 @@ impl<F: Files> Log<F> {
 
     fn remove_file(&mut self, sequence: u64, stored: Stored) -> Result<(), Fatal> {
         if stored.is_damaged {
-            // A user may want to look at it.
             self.kept_bytes = self.kept_bytes.saturating_add(stored.bytes);
             return Ok(());
         }

@@ -29,10 +29,13 @@ fn file(disk: &ModelDisk) -> String {
 
 /// Flips a bit of the byte at a position behind the fixed part.
 fn flip(disk: &ModelDisk, at: usize) {
-    let name = file(disk);
-    let mut content = disk.content(&name);
+    flip_in(disk, &file(disk), at);
+}
+
+fn flip_in(disk: &ModelDisk, name: &str, at: usize) {
+    let mut content = disk.content(name);
     content[usize::try_from(RECORDS_AT).unwrap() + at] ^= 1;
-    disk.put(&name, &content);
+    disk.put(name, &content);
 }
 
 /// What is read from an offset on.
@@ -86,6 +89,104 @@ fn a_damaged_message_is_lost_alone() {
     assert_eq!(opened.found.lost, [], "messages of sealed segments are compared when they are read");
     assert_eq!(read(&opened, &naive, 0), (vec![0, 1, 2, 4, 5], vec![lost(3, 4, true)]));
     assert_eq!(opened.log.next(), 6);
+}
+
+#[test]
+fn a_file_in_which_a_reader_finds_damage_stays_after_it_was_committed() {
+    let (disk, mut naive) = written();
+    drop(open(&disk).unwrap());
+    let at = RECORD_BYTES + RECORD_HEADER_BYTES + 16 + 150;
+    flip(&disk, at);
+    let content = disk.content(&file(&disk));
+    let mut opened = open(&disk).unwrap();
+    let mut cursor = opened.log.view().read_from(0);
+    for _ in 0..3 {
+        assert!(matches!(cursor.read().unwrap(), Read::Message(_)));
+    }
+    assert_eq!(cursor.read().unwrap(), Read::Lost(lost(3, 4, true)));
+    // A reader that has the file open reads on, and one that comes later finds it.
+    naive.commit(&mut opened, 2).unwrap();
+    assert!(matches!(cursor.read().unwrap(), Read::Message(message) if message.offset == 4));
+    assert_eq!(read(&opened, &naive, 2).0, [2, 4, 5]);
+    naive.commit(&mut opened, 6).unwrap();
+    opened.log.close(6).unwrap();
+    assert!(file(&disk).ends_with(".damaged"), "it has the only copy: {:?}", disk.file_names());
+    assert_eq!(disk.content(&file(&disk)), content);
+    disk.lose_power();
+    assert!(file(&disk).ends_with(".damaged"));
+    assert_eq!(open(&disk).unwrap().log.next(), 6);
+}
+
+#[test]
+fn a_bad_last_record_that_a_commit_proves_is_damage_and_is_not_cut_off() {
+    // In a message, whose record has another one, and in the header.
+    let of_message = (2 * RECORD_BYTES + RECORD_HEADER_BYTES + 16 + 5, &[1, 2, 3, 5][..]);
+    for (at, readable) in [of_message, (2 * RECORD_BYTES + 40, &[1, 2, 3][..])] {
+        let (disk, mut naive) = (ModelDisk::new(1), NaiveLog::default());
+        let mut opened = open(&disk).unwrap();
+        for _ in 0..3 {
+            assert!(naive.append(&mut opened, &[100, 100], u64::MAX).unwrap());
+            naive.sync(&mut opened).unwrap();
+        }
+        naive.commit(&mut opened, 1).unwrap();
+        drop(opened);
+        flip(&disk, at);
+        let before = disk.content(&file(&disk));
+        let opened = open(&disk).unwrap();
+        let [gap] = opened.found.lost[..] else { panic!("{:?}", opened.found) };
+        assert!(gap.first == 4 && gap.next >= 6, "{gap:?}");
+        assert_eq!(opened.found.recovered.cut, []);
+        assert!(file(&disk).ends_with(".damaged"));
+        let records = usize::try_from(RECORDS_AT).unwrap();
+        assert_eq!(disk.content(&file(&disk))[records..], before[records..]);
+        assert_eq!(read(&opened, &naive, 1).0, readable);
+        assert!(opened.log.next() >= 6);
+    }
+}
+
+/// Two segments, with records of two messages each: three and two.
+fn two_segments() -> (ModelDisk, NaiveLog, [String; 2]) {
+    let (disk, mut naive) = written();
+    let mut opened = open(&disk).unwrap();
+    for _ in 0..2 {
+        assert!(naive.append(&mut opened, &[100, 100], u64::MAX).unwrap());
+        naive.sync(&mut opened).unwrap();
+    }
+    drop(opened);
+    drop(open(&disk).unwrap());
+    let mut names = disk.file_names();
+    names.retain(|name| name.starts_with("segment-"));
+    (disk, naive, names.try_into().unwrap())
+}
+
+#[test]
+fn what_is_lost_between_two_segments_ends_where_the_next_message_is() {
+    let (disk, naive, [older, newer]) = two_segments();
+    flip_in(&disk, &older, 2 * RECORD_BYTES + 40);
+    let opened = open(&disk).unwrap();
+    assert_eq!(opened.found.lost, [lost(4, 6, false)], "the next segment says how far");
+    drop(opened);
+    flip_in(&disk, &newer, 40);
+    let mut opened = open(&disk).unwrap();
+    assert_eq!(opened.found.lost, [lost(4, 8, false)]);
+    let (offsets, gaps) = read(&opened, &naive, 0);
+    assert_eq!(offsets, [0, 1, 2, 3, 8, 9], "no readable message is passed over");
+    assert_eq!(gaps.iter().map(LostMessages::count).sum::<u64>(), 4);
+    assert_eq!(opened.log.next(), 10);
+    opened.log.remove_below(8).unwrap();
+    assert_eq!(opened.log.start(), 8, "the older one is done");
+}
+
+#[test]
+fn nothing_below_the_committed_offset_is_missed() {
+    let (disk, mut naive, [_, newer]) = two_segments();
+    let mut opened = open(&disk).unwrap();
+    naive.commit(&mut opened, 6).unwrap();
+    drop(opened);
+    flip_in(&disk, &newer, 40);
+    let opened = open(&disk).unwrap();
+    assert_eq!(opened.found.lost, [lost(6, 8, true)]);
+    assert_eq!(read(&opened, &naive, 6).0, [8, 9]);
 }
 
 #[test]
@@ -164,6 +265,17 @@ fn a_damaged_commit_is_reported_and_one_damaged_place_leaves_the_other() {
     assert_eq!(opened.offsets.committed(), None);
     assert!(opened.found.is_offsets_damaged);
     assert_eq!(read(&opened, &naive, opened.log.view().start()).0, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_missing_file_of_offsets_is_damage_if_there_are_segments() {
+    let (disk, mut naive) = written();
+    naive.commit(&mut open(&disk).unwrap(), 2).unwrap();
+    sluice_spool::Files::remove(&disk, "offsets").unwrap();
+    let opened = open(&disk).unwrap();
+    assert!(opened.found.is_offsets_damaged && opened.offsets.committed().is_none());
+    assert_eq!(read(&opened, &naive, opened.log.view().start()).0, [0, 1, 2, 3, 4, 5]);
+    assert!(!open(&ModelDisk::new(1)).unwrap().found.is_offsets_damaged);
 }
 
 #[test]
