@@ -26,6 +26,7 @@ pub(crate) struct Activity {
     resets: AtomicU32,
     resets_max: u32,
     flooded: Notify,
+    leaving: Notify,
 }
 
 impl Activity {
@@ -41,6 +42,7 @@ impl Activity {
             resets: AtomicU32::new(0),
             resets_max,
             flooded: Notify::new(),
+            leaving: Notify::new(),
         }
     }
 
@@ -85,6 +87,17 @@ impl Activity {
     /// Records that the connection takes no requests after the next answer.
     pub fn close(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Has the connection end, because its client is sent elsewhere.
+    pub fn leave(&self) {
+        self.close();
+        self.leaving.notify_one();
+    }
+
+    /// Waits until the client is sent elsewhere.
+    pub async fn left(&self) {
+        self.leaving.notified().await;
     }
 
     pub fn is_closing(&self) -> bool {

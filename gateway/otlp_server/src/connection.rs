@@ -3,7 +3,7 @@
 //! | it ends | because |
 //! | --- | --- |
 //! | at once | there are too many others; no first byte, or no TLS handshake, in [`Limits::handshake_timeout`]; no whole headers, or no whole frame of HTTP/2, in [`Limits::header_read_timeout`] after their first byte; a flood of resets |
-//! | once its requests are answered, at most after [`Limits::connection_grace`] | it is old, or idle |
+//! | once its requests are answered, at most after [`Limits::connection_grace`] | it is old, or idle, or its client is sent elsewhere |
 //! | the same, at most after [`Limits::shutdown_timeout`] | the server ends |
 //!
 //! The server says with GOAWAY, or `Connection: close`, that it takes no more requests. [`crate::lifetime`] has the steps. Owner: one task a
@@ -171,6 +171,7 @@ async fn run<A: Acceptor>(
                 (None, Err(_)) => ConnectionEnd::Broken,
             },
             () = activity.flooded() => return ConnectionEnd::Resets,
+            () = activity.left() => lifetime.sends_away(limits, Instant::now()),
             () = server_ends(&mut closing), if !lifetime.is_server_ending() => lifetime.server_ends(limits, Instant::now()),
             () = sleep_until(lifetime.wake_at()) => lifetime.wake(limits, Instant::now()),
         };

@@ -116,11 +116,13 @@ pub enum ConnectionEnd {
     Broken,
     /// The server ended.
     Shutdown,
+    /// Its client was sent elsewhere ([`crate::Refusal::Elsewhere`]).
+    Elsewhere,
 }
 
 impl ConnectionEnd {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Closed,
         Self::Aged,
         Self::Idle,
@@ -129,6 +131,7 @@ impl ConnectionEnd {
         Self::Resets,
         Self::Broken,
         Self::Shutdown,
+        Self::Elsewhere,
     ];
 
     /// As a label of metrics.
@@ -142,6 +145,7 @@ impl ConnectionEnd {
             Self::Resets => "resets",
             Self::Broken => "broken",
             Self::Shutdown => "shutdown",
+            Self::Elsewhere => "elsewhere",
         }
     }
 }

@@ -117,6 +117,9 @@ where
         Err(failure) => failure.outcome,
     };
     tell(&desk.notices, &result, count.outcome);
+    if result.as_ref().is_err_and(|failure| failure.leaves) {
+        activity.leave();
+    }
     let is_closing = activity.is_closing();
     if !is_http_2 && (intake.is_unread() || (intake.is_untouched() && !is_asked)) {
         discard(intake, desk.limits.body_bytes_max, activity);

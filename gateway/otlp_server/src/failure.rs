@@ -68,11 +68,13 @@ pub(crate) struct Failure {
     pub after: Option<Duration>,
     /// How a client proves who it is, if it did not.
     pub challenge: Option<Challenge>,
+    /// Whether the connection ends, so that the client connects elsewhere.
+    pub leaves: bool,
 }
 
 impl Failure {
     fn new(outcome: Outcome, code: Code, http: StatusCode, words: impl Into<String>) -> Self {
-        Self { outcome, code, http, words: cut(words.into()), after: None, challenge: None }
+        Self { outcome, code, http, words: cut(words.into()), after: None, challenge: None, leaves: false }
     }
 
     fn again(self, after: Duration) -> Self {
@@ -186,6 +188,9 @@ impl From<Refusal> for Failure {
             Refusal::Retry { after, words } => {
                 Self::new(Outcome::Retry, Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, words)
                     .again(after)
+            }
+            Refusal::Elsewhere { after, words } => {
+                Self { leaves: true, ..Self::from(Refusal::Retry { after, words }) }
             }
             Refusal::TenantLimit { after, words } => {
                 let code = Code::ResourceExhausted;

@@ -15,6 +15,7 @@
 //! | stored, also without spans | `OK` | 200 |
 //! | some spans are rejected for good; a warning | `OK`, `partial_success` | 200, `partialSuccess` |
 //! | no permit, too many requests, slow body, [`Refusal::Retry`] | `UNAVAILABLE`, `RetryInfo` | 503, `Retry-After` |
+//! | [`Refusal::Elsewhere`]; the connection ends | `UNAVAILABLE`, `RetryInfo` | 503, `Retry-After` |
 //! | [`Refusal::TenantLimit`] | `RESOURCE_EXHAUSTED`, `RetryInfo` | 429, `Retry-After` |
 //! | [`Refusal::Malformed`], compression or framing that cannot be read | `INVALID_ARGUMENT` | 400 |
 //! | [`Refusal::TooLarge`], as received or decompressed; larger than the whole budget | `RESOURCE_EXHAUSTED` without `RetryInfo` | 413 |

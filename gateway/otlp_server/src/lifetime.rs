@@ -2,7 +2,7 @@
 //!
 //! | stage | requests | ends |
 //! | --- | --- | --- |
-//! | open | are taken | when it is old or idle, or the server ends |
+//! | open | are taken | when it is old or idle, its client is sent elsewhere, or the server ends |
 //! | lingering | one that comes now is answered, and ends the connection | after [`LINGER`], once no headers have begun to come |
 //! | leaving | those under way are answered | when they are, or its time is over |
 //!
@@ -88,6 +88,14 @@ impl Lifetime {
                 *until = latest.max(*until);
                 Step::Wait
             }
+        }
+    }
+
+    /// Its client is sent elsewhere.
+    pub fn sends_away(&mut self, limits: &Limits, now: Instant) -> Step {
+        match self.stage {
+            Stage::Open => self.leave(ConnectionEnd::Elsewhere, now + limits.connection_grace, now),
+            Stage::Lingering { .. } | Stage::Leaving { .. } => Step::Wait,
         }
     }
 
@@ -188,6 +196,17 @@ mod tests {
         let later = now + AGE + limits.connection_grace - Duration::from_secs(1);
         assert_eq!(lifetime.server_ends(&limits, later), Step::Wait);
         assert_eq!(lifetime.wake_at(), later + limits.shutdown_timeout + LINGER);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_whose_client_is_sent_elsewhere_closes_once_its_requests_are_answered() {
+        let (activity, limits, mut lifetime, now) = open();
+        activity.begin_http2();
+        activity.begin_request();
+        assert_eq!(lifetime.sends_away(&limits, now), Step::Close);
+        assert_eq!(lifetime.end(), Some(ConnectionEnd::Elsewhere));
+        assert_eq!(lifetime.sends_away(&limits, now), Step::Wait);
+        assert_eq!(lifetime.wake_at(), now + limits.connection_grace);
     }
 
     #[tokio::test(start_paused = true)]

@@ -52,6 +52,14 @@ pub enum Refusal {
         /// Why.
         words: String,
     },
+    /// Others take requests, and this server takes none for long: as [`Refusal::Retry`], and the connection ends once its requests are answered
+    /// (GOAWAY, or `Connection: close`). A client that has one connection would otherwise come back to this server.
+    Elsewhere {
+        /// How soon.
+        after: Duration,
+        /// Why.
+        words: String,
+    },
     /// Its tenant sends more than it may: `RESOURCE_EXHAUSTED` with `RetryInfo`, 429 with `Retry-After`.
     TenantLimit {
         /// How soon its limit has room again.

@@ -42,11 +42,12 @@ impl SourceAcceptor {
         let begun = Instant::now();
         let _in_flight = InFlight::begin(&self.metrics.requests.in_flight);
         let Some(entered) = self.gate.enter() else {
-            return Err(self.again(
-                RequestRefusal::Draining,
-                NOT_STORED_AFTER,
-                "this gateway is drained and takes no requests; others of the pipeline do".to_owned(),
-            ));
+            self.metrics.requests.refuse(RequestRefusal::Draining);
+            // A Service has no new connections for this pod, and the client keeps its own until it is ended.
+            return Err(Refusal::Elsewhere {
+                after: NOT_STORED_AFTER,
+                words: "this gateway is drained and takes no requests; others of the pipeline do".to_owned(),
+            });
         };
         if request.encoding == Encoding::Json {
             json::make_room(&mut request, self.json_bytes_max).await.map_err(|no_room| match no_room {

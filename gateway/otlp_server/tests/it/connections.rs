@@ -8,7 +8,7 @@ use crate::{
 use bytes::Bytes;
 use http::Method;
 use http_body_util::Full;
-use sluice_otlp_server::{Accepted, ConnectionEnd, NoticeKind, Outcome, Unanswered};
+use sluice_otlp_server::{Accepted, ConnectionEnd, NoticeKind, Outcome, Refusal, Unanswered};
 use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -172,6 +172,42 @@ async fn an_old_connection_is_told_to_go_and_its_requests_are_answered() {
     soon(stream.read_to_string(&mut read)).await.unwrap();
     assert!(read.starts_with("HTTP/1.1 404"), "{read}");
     world.ended(ConnectionEnd::Aged, 2).await;
+}
+
+#[tokio::test]
+async fn a_client_that_is_sent_elsewhere_gets_its_answers_and_its_connection_ends() {
+    let mut world = World::start(|_| {}).await;
+    let elsewhere = || {
+        Err(Refusal::Elsewhere { after: Duration::from_secs(5), words: "others take requests".to_owned() })
+    };
+    let stream = soon(TcpStream::connect(world.grpc)).await.unwrap();
+    let (mut sender, connection) = soon(h2::client::handshake(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        sender = soon(sender.ready()).await.unwrap();
+        let (answer, mut body) = sender.send_request(export(&[], ()), false).unwrap();
+        body.send_data(Bytes::from(framed(0, b"x")), true).unwrap();
+        answers.push((answer, world.arrival().await));
+    }
+    let (first, arrival) = answers.remove(0);
+    arrival.reply.send(elsewhere()).unwrap();
+    assert_eq!(soon(first).await.unwrap().headers()["grpc-status"], "14");
+    // GOAWAY: the client opens no more streams, and has a connection for the one that is open.
+    while soon(sender.clone().ready()).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    let (second, arrival) = answers.remove(0);
+    arrival.reply.send(Ok(Accepted::default())).unwrap();
+    assert_eq!(soon(second).await.unwrap().status(), 200);
+    soon(connection).await.unwrap().unwrap();
+    world.ended(ConnectionEnd::Elsewhere, 1).await;
+
+    world.answering(move |_| elsewhere());
+    let head = "POST /v1/traces HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-protobuf\r\ncontent-length: 1\r\n\r\nx";
+    let read = until_closed(world.http, head.as_bytes()).await;
+    assert!(read.starts_with("HTTP/1.1 503") && read.contains("retry-after: 5"), "{read}");
+    assert!(read.contains("connection: close"), "{read}");
 }
 
 #[tokio::test]
