@@ -250,11 +250,12 @@ impl Budget {
 /// * A batch for each worker: a message for which the pool has no room is copied, and may be a whole batch.
 /// * The answer that is being decompressed: half a batch, since traces compress to less than half, and at least [`ANSWER_BYTES_MIN`].
 ///
-/// With `source.otlp`, each worker holds one message, and one more is read for a dead letter, and copied for it.
+/// With `source.otlp`, each worker holds the message that it has polled and one that waits for letters, and one more is read for a dead letter,
+/// and copied for it.
 fn kafka_bytes(sizing: &Sizing) -> u64 {
     let batch = sizing.record_batch_bytes_max.get();
     if sizing.requests.is_some() {
-        return u64::from(sizing.workers).saturating_add(2).saturating_mul(batch);
+        return (2 * u64::from(sizing.workers)).saturating_add(2).saturating_mul(batch);
     }
     let batches = u64::from(sizing.partitions_active_max).saturating_add(2 * u64::from(sizing.workers));
     batches.saturating_mul(batch).saturating_add((batch / 2).max(ANSWER_BYTES_MIN))

@@ -322,7 +322,7 @@ impl Worker {
     /// Takes a message that was polled, or keeps it.
     fn take_polled(&mut self, reading: &mut Reading, message: impl Keep) {
         if matches!(reading.state, State::PendingLetter(_)) {
-            return self.take_ahead(reading, &message, || message.copied());
+            return self.take_ahead(reading, message);
         }
         match self.take(reading, &message) {
             Taken::Yes => {}

@@ -57,7 +57,7 @@ impl PartitionQueue {
         }
     }
 
-    /// The positions of all partitions of the process, for the cost of one; `None` for logs, which have nothing behind the last message.
+    /// The positions of all partitions of the process, for the cost of one; `None` for logs, where a position costs nothing.
     pub fn positions(&self) -> Option<Positions> {
         match self {
             Self::Kafka(queue) => queue.positions(),

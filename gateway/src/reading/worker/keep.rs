@@ -4,28 +4,17 @@ use sluice_kafka::{BorrowedMessage, Message, OwnedMessage};
 
 /// A message that can be kept.
 pub(super) trait Keep: Message {
-    /// A copy of it.
-    fn copied(&self) -> OwnedMessage;
-
     /// The message itself.
     fn kept(self) -> OwnedMessage;
 }
 
 impl Keep for BorrowedMessage<'_> {
-    fn copied(&self) -> OwnedMessage {
-        self.detach()
-    }
-
     fn kept(self) -> OwnedMessage {
         self.detach()
     }
 }
 
 impl Keep for OwnedMessage {
-    fn copied(&self) -> OwnedMessage {
-        self.clone()
-    }
-
     fn kept(self) -> OwnedMessage {
         self
     }

@@ -6,7 +6,9 @@ use crate::{
 use crossbeam_channel::bounded;
 use sluice_clickhouse::row_frames::FrameStore as _;
 use sluice_gateway_config::{ByteSize, Format};
+use sluice_kafka::{LogMessages, PartitionQueue};
 use sluice_ranges::{Committed, Log, Now, Plan, Ranges, Rule, Settings, Version};
+use std::cell::RefCell;
 
 const RULE: Rule = Rule { version: Version::Before, bytes: 1_000, messages: 100 };
 
@@ -105,6 +107,33 @@ fn a_worker_that_finds_room_for_itself_gives_up_what_leaves_none_for_another_one
     assert!(!pool.claim_replay(), "the first one has the right");
     drop(waiting);
     assert!(!pool.is_waited_for());
+}
+
+/// A log that has no more messages.
+struct Ended(i64);
+
+impl LogMessages for Ended {
+    fn poll(&mut self) -> Option<Result<OwnedMessage, KafkaError>> {
+        None
+    }
+
+    fn position(&self) -> i64 {
+        self.0
+    }
+}
+
+#[test]
+fn messages_at_the_end_of_a_log_that_cannot_be_read_do_not_stay_uncommitted() {
+    let pool = Arc::new(Pool::new(64 << 20, 4, 2));
+    let (mut worker, _reports) = worker(&pool);
+    let mut reading = replaying(&mut worker, 0, CHUNK_BYTES);
+    // Everything was read, and then came what cannot be.
+    (reading.caught_up, reading.tail_unasked) = (true, true);
+    let queue = PartitionQueue::Log(RefCell::new(Box::new(Ended(93))));
+    worker.partitions.push(Owned { queue, reading });
+    worker.look_behind(Instant::now());
+    let reading = &worker.partitions[0].reading;
+    assert_eq!((reading.log_end, reading.caught_up, reading.tail_unasked), (93, true, false));
 }
 
 #[test]

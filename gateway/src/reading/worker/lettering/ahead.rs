@@ -18,7 +18,10 @@
 //! letters; one kept message that ends a run per worker, others are read again.
 
 use super::{PendingLetter, Reading, Stage, State, Taken, Worker};
-use crate::reading::reject::{Reason, Rejected};
+use crate::reading::{
+    reject::{Reason, Rejected},
+    worker::keep::Keep,
+};
 use sluice_kafka::{
     KafkaError, Message, OwnedMessage, Renew,
     dead_letter::{LETTER_QUEUE_BYTES, LETTERS_MAX},
@@ -86,26 +89,21 @@ impl Worker {
     }
 
     /// Takes a message that was polled while a letter is under way.
-    pub(in super::super) fn take_ahead(
-        &mut self,
-        reading: &mut Reading,
-        message: &impl Message,
-        detach: impl FnOnce() -> OwnedMessage,
-    ) {
+    pub(in super::super) fn take_ahead(&mut self, reading: &mut Reading, message: impl Keep) {
         let State::PendingLetter(first) = &mut reading.state else { return };
         if message.offset() <= first.last_offset() {
             return;
         }
-        if let Some(reason) = self.malformed(message) {
-            let rejected = Rejected::of(message, &reason);
-            if let stage @ Stage::UnderWay(_) = self.post(&rejected, message) {
+        if let Some(reason) = self.malformed(&message) {
+            let rejected = Rejected::of(&message, &reason);
+            if let stage @ Stage::UnderWay(_) = self.post(&rejected, &message) {
                 self.parts.metrics.messages.reject(rejected.label);
                 first.ahead.letters.push_back(PendingLetter::new(rejected, stage));
                 return;
             }
         }
         let keeps = !std::mem::replace(&mut self.letters.holds_message, true);
-        first.ahead.next = Some(if keeps { Next::Message(detach()) } else { Next::ReadAgain });
+        first.ahead.next = Some(if keeps { Next::Message(message.kept()) } else { Next::ReadAgain });
     }
 
     /// The error of a message, as far as it can be found without encoding rows.

@@ -168,7 +168,7 @@ impl Bench {
         let reads = self.worker.reads_ahead(reading);
         if reads {
             let message = Self::message(reading, offset, value);
-            self.worker.take_ahead(reading, &message, || message.clone());
+            self.worker.take_ahead(reading, message);
         }
         reads
     }
