@@ -9,7 +9,7 @@ use crate::{
 };
 use prometheus::IntCounter;
 use sluice_gateway_config::{GatewayState, Readiness, Remaining};
-use sluice_kafka::{ConsumerStats, Drain, Phase, watchdog::Still};
+use sluice_kafka::{ConsumerStats, Drain, LogKeeper as _, Phase, watchdog::Still};
 use sluice_spool::{Space, Volume};
 use std::{
     fmt,
@@ -357,13 +357,15 @@ impl Health for Status {
     fn remaining(&self) -> Remaining {
         let count = |value: i64| u64::try_from(value).unwrap_or(0);
         let is_member = self.consumer.get().is_some_and(|stats| stats.phase() != Phase::Away);
+        // Before the messages are counted: those that were under way are in the logs then.
+        let may_append = self.source.get().is_some_and(|(_, keeper)| keeper.may_append());
         let (on_volume, is_damaged) = self.on_volume();
         Remaining {
             // Blocks that an earlier run has left enter `blocks_in_flight` only after Kafka was asked about them.
             blocks: count(self.metrics.blocks_in_flight.get()).max(on_volume),
             damaged: Some(is_damaged),
             bytes: (self.pool.total_bytes() - self.pool.free_bytes()) as u64,
-            uncommitted: self.uncommitted_offsets().max(u64::from(is_member)),
+            uncommitted: self.uncommitted_offsets().max(u64::from(is_member || may_append)),
             draining: Some(self.drain.is_requested()),
             control: None,
         }

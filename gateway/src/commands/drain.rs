@@ -89,6 +89,14 @@ pub enum Error {
     /// Its logs cannot be looked at.
     #[error("{0:#}")]
     Logs(anyhow::Error),
+    /// Gateways with `source.otlp` have left requests on it, which only they read.
+    #[error(
+        "the queue volume {0} has requests of a gateway with source.otlp: start a gateway with that config, and drain it; nothing was changed"
+    )]
+    Requests(String),
+    /// Its folders cannot be listed.
+    #[error("{0:#}; nothing was changed")]
+    Unlisted(anyhow::Error),
     /// It cannot be claimed.
     #[error("{0}; nothing was changed")]
     Volume(#[from] sluice_spool::Error),
@@ -119,6 +127,9 @@ pub fn drain(
     let path = Path::new(&config.queue.path);
     let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name);
     let volume = Volume::claim(path, &identity)?;
+    if opening::has_messages(path).map_err(Error::Unlisted)? {
+        return Err(Error::Requests(config.queue.path.clone()));
+    }
     let enqueues = config.delivery.commit == Commit::AfterEnqueue;
     let bytes_max = config.queue.bytes_max(volume.space()?.total);
     let options = Options::new(identity.number(), bytes_max, enqueues);

@@ -131,7 +131,12 @@ impl Appender {
                     stored.extend(record);
                 }
                 Err(LogError::Fatal(fatal)) => return Err(fatal),
-                Err(unstored) => {
+                Err(unfit @ LogError::Unfit { .. }) => {
+                    for append in record {
+                        answer(append, Err(Unstored::TooLarge(unfit.to_string())));
+                    }
+                }
+                Err(unstored @ LogError::Full(_)) => {
                     let why = self.why_full(&unstored);
                     for append in record {
                         answer(append, Err(Unstored::Full(why.clone())));
@@ -160,10 +165,11 @@ impl Appender {
         Ok(())
     }
 
-    /// Appends a record to the log with the fewest bytes. If there is no room, what is committed is removed first. Returns the log's place.
+    /// Appends a record to the log with the fewest bytes, of those that may begin a segment. If there is no room, what is committed is removed first. Returns the log's place.
     fn append(&mut self, record: &[Append]) -> Result<usize, LogError> {
         let messages: Vec<&[u8]> = record.iter().map(|append| &append.message[..]).collect();
-        let emptiest = self.logs[..self.accepting].iter().enumerate().min_by_key(|(_, log)| log.file_bytes());
+        let logs = self.logs[..self.accepting].iter().enumerate();
+        let emptiest = logs.min_by_key(|(_, log)| (!log.may_begin_segment(), log.file_bytes()));
         let (place, _) = emptiest.expect("the config says at least one log");
         let room = self.room();
         match self.logs[place].append(&messages, now_ms(), room) {
@@ -236,16 +242,18 @@ impl Appender {
     }
 }
 
-/// The first request, and those that wait behind it.
+/// The first request, and those that wait behind it. Those are left out whose clients have gone, or have another answer already: they are
+/// sent again, and would be stored twice while the disk is slow.
 fn take_turn(first: Append, appends: &Receiver<Append>) -> Vec<Append> {
-    let mut bytes = first.message.len();
-    let mut turn = vec![first];
-    while bytes < TURN_BYTES_MAX
-        && turn.len() < RECORD_MESSAGES_MAX
-        && let Ok(next) = appends.try_recv()
-    {
-        bytes = bytes.saturating_add(next.message.len());
-        turn.push(next);
+    let (mut bytes, mut turn) = (0_usize, Vec::new());
+    let mut next = Some(first);
+    while let Some(append) = next {
+        if !append.answer.is_closed() {
+            bytes = bytes.saturating_add(append.message.len());
+            turn.push(append);
+        }
+        let has_room = bytes < TURN_BYTES_MAX && turn.len() < RECORD_MESSAGES_MAX;
+        next = if has_room { appends.try_recv().ok() } else { None };
     }
     turn
 }

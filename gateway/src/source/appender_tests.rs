@@ -6,7 +6,7 @@ use crate::source::{
     opening::{self, Left, OpenedVolume},
 };
 use sluice_gateway_config::{GatewayConfig, OtlpSource, parse};
-use sluice_kafka::{Drain, LogKeeper as _};
+use sluice_kafka::{Drain, LogKeeper as _, Message as _};
 use sluice_otlp_server::ByteBudget;
 use sluice_ranges::Commit;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ impl Volume {
 
     fn config(&self, logs: u32) -> GatewayConfig {
         let text = format!(
-            "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 2, memory: {{limit: 256MiB}}, \
+            "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 2, memory: {{limit: 320MiB}}, \
              source: {{otlp: {{listen: {{grpc: '127.0.0.1:0'}}, logs: {logs}, deadLetterBytesMax: 2MiB}}}}, \
              queue: {{path: {}, maxBytes: 34MiB}}, \
              sink: {{clickhouse: {{endpoints: ['http://h:8123'], database: d, table: t}}}}}}",
@@ -39,15 +39,33 @@ impl Drop for Volume {
     }
 }
 
-struct Opened {
-    appends: Sender<Append>,
-    thread: thread::JoinHandle<()>,
+/// An appender without its thread, and what it works with.
+struct Parts {
+    appender: Appender,
     keeper: Arc<Keeper>,
+    requests: Requests,
+}
+
+/// Makes requests.
+struct Requests {
     permits: ByteBudget,
     gate: Gate,
 }
 
-fn open(volume: &Volume, logs: u32) -> Opened {
+struct Opened {
+    appends: Sender<Append>,
+    thread: thread::JoinHandle<()>,
+    keeper: Arc<Keeper>,
+    requests: Requests,
+}
+
+type Answer = oneshot::Receiver<Result<(), Unstored>>;
+
+fn panics() -> OnFatal {
+    Arc::new(|fatal| panic!("{fatal}"))
+}
+
+fn parts(volume: &Volume, logs: u32, on_fatal: OnFatal) -> Parts {
     let config = volume.config(logs);
     let otlp: OtlpSource = config.source.otlp.clone().unwrap();
     let OpenedVolume { volume_id, logs, writers, accepting, log_bytes_max, .. } =
@@ -56,9 +74,9 @@ fn open(volume: &Volume, logs: u32) -> Opened {
     let permits = ByteBudget::new(1 << 30);
     let numbers = Arc::new(SourceNumbers::new(permits.clone()));
     numbers.log_bytes_max.store(log_bytes_max, Ordering::Relaxed);
-    let on_fatal: OnFatal = Arc::new(|fatal| panic!("{fatal}"));
     let gate = Gate::new(Drain::default());
-    let keeper = Arc::new(Keeper::new(volume_id, logs, gate.clone(), on_fatal.clone()));
+    let keeper = Keeper::new(volume_id, logs, gate.clone(), numbers.clone(), on_fatal.clone());
+    let keeper = Arc::new(keeper);
     let appender = Appender {
         logs: writers,
         accepting,
@@ -68,12 +86,17 @@ fn open(volume: &Volume, logs: u32) -> Opened {
         volume: ("/queue".to_owned(), 1 << 30),
         on_fatal,
     };
-    let (appends, thread) = appender.start().unwrap();
-    Opened { appends, thread, keeper, permits, gate }
+    Parts { appender, keeper, requests: Requests { permits, gate } }
 }
 
-impl Opened {
-    fn send(&self, message: Vec<u8>) -> oneshot::Receiver<Result<(), Unstored>> {
+fn open(volume: &Volume, logs: u32) -> Opened {
+    let Parts { appender, keeper, requests } = parts(volume, logs, panics());
+    let (appends, thread) = appender.start().unwrap();
+    Opened { appends, thread, keeper, requests }
+}
+
+impl Requests {
+    fn make(&self, message: Vec<u8>) -> (Append, Answer) {
         let (answer, answered) = oneshot::channel();
         let append = Append {
             permit: self.permits.try_take(message.len()).unwrap(),
@@ -83,6 +106,33 @@ impl Opened {
             begun: Instant::now(),
             answer,
         };
+        (append, answered)
+    }
+}
+
+impl Parts {
+    /// Stores requests in one turn.
+    fn turn(&mut self, messages: impl Iterator<Item = Vec<u8>>) {
+        let (turn, answers): (Vec<_>, Vec<_>) = messages.map(|message| self.requests.make(message)).unzip();
+        self.appender.turn(turn).unwrap();
+        for mut answer in answers {
+            assert_eq!(answer.try_recv(), Ok(Ok(())));
+        }
+    }
+
+    fn syncs(&self) -> u64 {
+        self.appender.metrics.requests.sync_seconds.get_sample_count()
+    }
+
+    /// How many logs have messages.
+    fn used(&self) -> usize {
+        self.keeper.logs().iter().filter(|log| log.end > 0).count()
+    }
+}
+
+impl Opened {
+    fn send(&self, message: Vec<u8>) -> Answer {
+        let (append, answered) = self.requests.make(message);
         self.appends.try_send(append).unwrap();
         answered
     }
@@ -98,7 +148,7 @@ impl Opened {
             let from = log.committed.unwrap_or(log.start);
             for offset in from..log.end {
                 let message = self.keeper.message(&log.id, offset).unwrap().expect("it is there");
-                found.push(sluice_kafka::Message::payload(&message).unwrap().to_vec());
+                found.push(message.payload().unwrap().to_vec());
             }
         }
         found.sort();
@@ -119,11 +169,9 @@ fn what_is_answered_is_there_after_a_restart_whatever_the_number_of_logs() {
     for answer in answers {
         answer.blocking_recv().unwrap().unwrap();
     }
-    assert!(!opened.keeper.may_append() || opened.gate.may_append(), "the gate is open");
+    assert!(opened.keeper.may_append(), "the gate is open");
     let expected: Vec<Vec<u8>> = (0..50_u8).map(|number| vec![number; 100_000]).collect();
     assert_eq!(opened.messages(), expected);
-    let used = opened.keeper.logs().iter().filter(|log| log.end > 0).count();
-    assert_eq!(used, 3, "a large turn is spread over the logs");
     opened.close();
     // Fewer logs: the others are read, and get no more.
     let opened = open(&volume, 1);
@@ -135,6 +183,109 @@ fn what_is_answered_is_there_after_a_restart_whatever_the_number_of_logs() {
     assert_eq!((after[1].end, after[2].end), (before[1].end, before[2].end));
     assert_eq!(opened.messages().len(), 51);
     opened.close();
+}
+
+#[test]
+fn requests_that_wait_share_a_sync_and_only_a_large_turn_is_spread_over_the_logs() {
+    let volume = Volume::new("turn");
+    let mut parts = parts(&volume, 3, panics());
+    parts.turn((0..50_u8).map(|number| vec![number; 100]));
+    assert_eq!((parts.used(), parts.syncs()), (1, 1), "a small turn is a record of one log");
+    parts.turn((0..9_u8).map(|number| vec![number; 600_000]));
+    assert_eq!((parts.used(), parts.syncs()), (3, 2));
+    assert!(parts.keeper.may_append());
+    parts.requests.gate.close();
+    assert!(!parts.keeper.may_append(), "every request has left");
+    assert_eq!(parts.requests.permits.used_bytes(), 0);
+}
+
+#[test]
+fn requests_whose_clients_have_another_answer_already_are_not_stored() {
+    let volume = Volume::new("closed");
+    let parts = parts(&volume, 1, panics());
+    let (appends, appends_in) = bounded(4);
+    let (first, gone) = parts.requests.make(vec![1; 10]);
+    drop(gone);
+    let mut waits = Vec::new();
+    for number in 2..5_u8 {
+        let (append, answer) = parts.requests.make(vec![number; 10]);
+        appends.try_send(append).unwrap();
+        // The client of the third has gone.
+        waits.extend((number != 3).then_some(answer));
+    }
+    let turn = take_turn(first, &appends_in);
+    assert_eq!(turn.iter().map(|append| append.message[0]).collect::<Vec<_>>(), [2, 4]);
+    assert_eq!(parts.requests.permits.used_bytes(), 20, "the memory of the others is free");
+}
+
+#[test]
+fn if_the_volume_fails_no_request_that_waits_gets_a_success_and_the_process_is_told_once() {
+    let volume = Volume::new("fails");
+    let (fatals_out, fatals) = bounded(4);
+    let on_fatal: OnFatal = Arc::new(move |fatal| fatals_out.try_send(fatal).unwrap());
+    let Parts { appender, requests, .. } = parts(&volume, 1, on_fatal);
+    std::fs::remove_dir_all(volume.0.join("log-00")).unwrap();
+    let (appends, appends_in) = bounded(4);
+    let mut answers = Vec::new();
+    for number in 0..3_u8 {
+        let (append, answer) = requests.make(vec![number; 10]);
+        appends.try_send(append).unwrap();
+        answers.push(answer);
+    }
+    appender.run(&appends_in);
+    drop(appends_in);
+    for mut answer in answers {
+        assert!(answer.try_recv().is_err(), "its client is told to come again");
+    }
+    let fatal: Fatal = fatals.try_recv().unwrap();
+    assert!(fatal.to_string().contains("segment-"), "{fatal}");
+    assert!(fatals.try_recv().is_err());
+}
+
+#[test]
+fn a_log_begins_at_its_committed_offset_whatever_its_oldest_segment_has() {
+    let volume = Volume::new("begins");
+    let opened = open(&volume, 1);
+    for number in 0..3_u8 {
+        opened.store(vec![number; 10]).unwrap();
+    }
+    let log = opened.keeper.logs().remove(0);
+    assert!(opened.keeper.commit(&log.id, &Commit { offset: 2, metadata: String::new() }));
+    assert_eq!(opened.keeper.logs()[0].start, 0, "the segment is there");
+    // With another volume id, reading begins at the start.
+    let begins = opened.keeper.beginning(&log.id).log;
+    assert_eq!((begins.start, begins.end), (2, 3));
+    opened.close();
+}
+
+#[test]
+fn a_file_with_a_message_that_cannot_be_read_stays_and_the_gateway_says_that_it_is_damaged() {
+    let volume = Volume::new("damaged");
+    let opened = open(&volume, 1);
+    for number in 0..2_u8 {
+        opened.store(vec![number; 10]).unwrap();
+    }
+    opened.close();
+    let files = || std::fs::read_dir(volume.0.join("log-00")).unwrap().map(|entry| entry.unwrap().path());
+    let segment = files().find(|path| path.extension().is_some_and(|kind| kind == "spool")).unwrap();
+    let mut content = std::fs::read(&segment).unwrap();
+    *content.last_mut().unwrap() ^= 1;
+    std::fs::write(&segment, content).unwrap();
+
+    let Parts { appender, keeper, .. } = parts(&volume, 1, panics());
+    let numbers = appender.numbers.clone();
+    let (appends, thread) = appender.start().unwrap();
+    let id = keeper.logs().remove(0).id;
+    let mut messages = keeper.messages(&id, 0, Box::new(|| {}));
+    assert_eq!(messages.poll().unwrap().map(|message| message.offset()), Ok(0));
+    assert!(!numbers.is_damaged.load(Ordering::Relaxed));
+    assert_eq!(messages.poll().map(|end| end.is_err()), Some(true), "the end");
+    assert!(numbers.is_damaged.load(Ordering::Relaxed));
+    assert_eq!(messages.position(), 2);
+    assert!(keeper.commit(&id, &Commit { offset: 2, metadata: String::new() }));
+    drop(appends);
+    thread.join().unwrap();
+    assert!(files().any(|path| path == segment.with_extension("damaged")), "it has the only copy");
 }
 
 #[test]

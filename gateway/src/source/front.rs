@@ -78,7 +78,7 @@ impl Front {
         numbers.log_bytes_max.store(log_bytes_max, Ordering::Relaxed);
         numbers.is_damaged.store(is_damaged, Ordering::Relaxed);
         let gate = Gate::new(drain);
-        let keeper = Arc::new(Keeper::new(volume_id, logs, gate.clone(), on_fatal.clone()));
+        let keeper = Arc::new(Keeper::new(volume_id, logs, gate.clone(), numbers.clone(), on_fatal.clone()));
         let messages = keeper.messages_left();
         tracing::info!(
             logs = writers.len(),

@@ -5,6 +5,7 @@
 use crate::source::{
     gate::Gate,
     messages::{Messages, MessagesDeps, owned},
+    numbers::SourceNumbers,
     opening::OpenedLog,
 };
 use sluice_kafka::{Beginning, ConsumerStats, LogKeeper, LogMessages, LogState, OwnedMessage};
@@ -47,12 +48,19 @@ pub struct Keeper {
     logs: Vec<KeptLog>,
     gate: Gate,
     stats: OnceLock<Arc<ConsumerStats>>,
+    numbers: Arc<SourceNumbers>,
     on_fatal: OnFatal,
 }
 
 impl Keeper {
     /// Keeps these logs.
-    pub fn new(volume_id: [u8; 16], logs: Vec<OpenedLog>, gate: Gate, on_fatal: OnFatal) -> Self {
+    pub fn new(
+        volume_id: [u8; 16],
+        logs: Vec<OpenedLog>,
+        gate: Gate,
+        numbers: Arc<SourceNumbers>,
+        on_fatal: OnFatal,
+    ) -> Self {
         let kept = |log: OpenedLog| KeptLog {
             committed: AtomicI64::new(
                 log.offsets.committed().map_or(NOT_COMMITTED, |committed| committed.offset),
@@ -69,6 +77,7 @@ impl Keeper {
             logs: logs.into_iter().map(kept).collect(),
             gate,
             stats: OnceLock::new(),
+            numbers,
             on_fatal,
         }
     }
@@ -143,8 +152,8 @@ impl LogKeeper for Keeper {
             offsets.committed().map(|committed| (committed.offset, committed.metadata.clone()))
         });
         let (start, end) = log.map_or((0, 0), |log| (log.view.start(), log.view.end()));
-        // Segments above the committed offset are there, whatever the oldest one holds.
-        let start = commit.as_ref().map_or(start, |(offset, _)| start.min(*offset));
+        // Everything below the committed offset is done, also if the oldest segment still has it: with another volume id it is not read again.
+        let start = commit.as_ref().map_or(start, |(offset, _)| *offset);
         let (cluster, topic_id) = (self.cluster.clone(), Some(self.volume_id));
         Beginning { commit, log: Log { start, end }, cluster, topic_id, is_new: false }
     }
@@ -176,8 +185,8 @@ impl LogKeeper for Keeper {
         *log.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake);
         log.polled.store(position, Ordering::Release);
         let cursor = log.view.read_from(position);
-        let deps =
-            MessagesDeps { stats: self.stats(), on_fatal: self.on_fatal.clone(), polled: log.polled.clone() };
+        let (numbers, on_fatal) = (self.numbers.clone(), self.on_fatal.clone());
+        let deps = MessagesDeps { stats: self.stats(), numbers, on_fatal, polled: log.polled.clone() };
         Box::new(Messages::new(id.clone(), cursor, deps))
     }
 

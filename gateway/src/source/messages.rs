@@ -1,9 +1,9 @@
 //! A log as a queue of messages: what a worker polls.
 //!
 //! Owner: the worker that has the log. It reads files, a message at a time; the appender's thread is not involved. What cannot be read is counted
-//! and logged, and passed: the file stays on the volume.
+//! and logged, and passed: its file stays on the volume under another name.
 
-use crate::source::keeper::OnFatal;
+use crate::source::{keeper::OnFatal, numbers::SourceNumbers};
 use sluice_kafka::{ConsumerStats, KafkaError, LogMessages, OwnedMessage, Timestamp};
 use sluice_ranges::PartitionId;
 use sluice_spool::{
@@ -19,6 +19,7 @@ use std::sync::{
 pub struct MessagesDeps {
     /// Where lost messages are counted.
     pub stats: Arc<ConsumerStats>,
+    pub numbers: Arc<SourceNumbers>,
     pub on_fatal: OnFatal,
     /// The offset behind the message that was polled last.
     pub polled: Arc<AtomicI64>,
@@ -41,6 +42,7 @@ impl<F: Files> Messages<F> {
     }
 
     fn count_lost(&self, lost: LostMessages) {
+        self.deps.numbers.is_damaged.store(true, Ordering::Relaxed);
         self.deps.stats.messages_lost.fetch_add(lost.count(), Ordering::Relaxed);
         let LostMessages { first, next, is_exact } = lost;
         tracing::error!(
@@ -85,7 +87,11 @@ where
                     self.end_told = false;
                     return Some(Ok(owned(&self.id, message)));
                 }
-                Ok(Read::Lost(lost)) => self.count_lost(lost),
+                Ok(Read::Lost(lost)) => {
+                    // The end comes again: there the worker asks for the position behind these.
+                    self.end_told = false;
+                    self.count_lost(lost);
+                }
                 Ok(Read::End) => {
                     let was_told = std::mem::replace(&mut self.end_told, true);
                     return (!was_told).then_some(Err(KafkaError::PartitionEOF(self.id.partition)));

@@ -53,6 +53,8 @@ struct World {
     made: u32,
     seconds: u64,
     generations: u64,
+    /// Whether the power stays on at the next fault: a failed call ends the process alone.
+    has_power: bool,
 }
 
 /// A process.
@@ -86,7 +88,8 @@ fn settings(instance: u64) -> Settings {
 impl World {
     fn new(seed: u64) -> Self {
         let (table, answered) = (Table::default(), BTreeSet::new());
-        Self { disk: ModelDisk::new(seed), table, answered, made: 0, seconds: 1, generations: 0 }
+        let (made, seconds, generations, has_power) = (0, 1, 0, false);
+        Self { disk: ModelDisk::new(seed), table, answered, made, seconds, generations, has_power }
     }
 
     fn now(&self) -> Now {
@@ -109,7 +112,7 @@ impl World {
         assert!(found.lost.is_empty() && !found.is_offsets_damaged, "a crash is no damage: {found:?}");
         let view = log.view();
         let commit = offsets.committed().cloned();
-        let start = commit.as_ref().map_or(view.start(), |commit| view.start().min(commit.offset));
+        let start = commit.as_ref().map_or(view.start(), |commit| commit.offset);
         let end = view.end();
         let committed = Committed {
             commit: commit.as_ref().map(|commit| (commit.offset, commit.metadata.as_str())),
@@ -260,8 +263,8 @@ enum Action {
     Kill,
     /// The machine stops.
     LosePower,
-    /// The power fails at so many calls of the disk from now.
-    FailIn(u64),
+    /// The power fails, or the disk, at so many calls of it from now.
+    FailIn(u64, Fault),
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -276,7 +279,8 @@ fn action() -> impl Strategy<Value = Action> {
         2 => Just(Action::Remove),
         1 => Just(Action::Kill),
         1 => Just(Action::LosePower),
-        2 => (1_u64..12).prop_map(Action::FailIn),
+        2 => (1_u64..12).prop_map(|calls| Action::FailIn(calls, Fault::PowerLoss)),
+        2 => (1_u64..12).prop_map(|calls| Action::FailIn(calls, Fault::Broken)),
     ]
 }
 
@@ -295,7 +299,10 @@ fn step(world: &mut World, process: &mut Process, action: &Action) -> Result<(),
         Action::Send(blocks) => process.send(world, *blocks),
         Action::Settle(blocks) => process.settle(*blocks),
         Action::Remove => process.remove()?,
-        Action::FailIn(calls) => world.disk.fail_at(*calls, Fault::PowerLoss),
+        Action::FailIn(calls, fault) => {
+            world.disk.fail_at(*calls, *fault);
+            world.has_power = *fault != Fault::PowerLoss;
+        }
         Action::Kill | Action::LosePower => {}
     }
     Ok(())
@@ -317,11 +324,15 @@ fn run(actions: &[Action], seed: u64) {
     for action in actions {
         let outcome = step(&mut world, &mut process, action);
         match (&outcome, action) {
-            (Err(_), _) | (_, Action::LosePower) => {
+            (_, Action::LosePower) => {
                 drop(process);
                 process = restarted(&mut world);
             }
-            (_, Action::Kill) => {
+            (Err(_), _) if !world.has_power => {
+                drop(process);
+                process = restarted(&mut world);
+            }
+            (Err(_), _) | (_, Action::Kill) => {
                 drop(process);
                 world.disk.restart_process();
                 process = match world.start() {

@@ -98,12 +98,17 @@ impl Gateway {
     }
 
     fn send(&self, body: &[u8]) -> (u16, String) {
-        let head = format!(
-            "POST /v1/traces HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nContent-Type: application/x-protobuf\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
-        Self::asked(&self.http, &[head.as_bytes(), body].concat())
+        Self::asked(&self.http, &post("Connection: close\r\n", body))
     }
+}
+
+/// A request over HTTP/1.1, with more headers.
+fn post(headers: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST /v1/traces HTTP/1.1\r\nHost: gateway\r\n{headers}Content-Type: application/x-protobuf\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
 }
 
 /// A request with one span of this name.
@@ -191,11 +196,34 @@ fn a_full_volume_is_named_with_its_size_and_clients_are_told_to_come_again() {
 fn a_drained_gateway_takes_no_requests_and_says_what_is_left() {
     let volume = Volume::new("drained");
     let gateway = Gateway::start(&volume);
+    assert!(gateway.get("/drainz").1.contains("\"uncommitted\":1"), "a request may be on its way");
     assert_eq!(gateway.send(&request("a".to_owned())).0, 200);
     let drain = b"POST /drain HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(Gateway::asked(&gateway.admin, drain).0, 200);
     let (status, text) = gateway.send(&request("b".to_owned()));
     assert!(status == 503 && text.contains("drained") && text.contains("retry-after"), "{text}");
+    // A client that keeps its connection would come back to this gateway: the connection ends.
+    let (status, text) = Gateway::asked(&gateway.http, &post("", &request("c".to_owned())));
+    assert!(status == 503 && text.contains("connection: close"), "{text}");
     assert!(gateway.get("/drainz").1.contains("\"uncommitted\":1"), "ClickHouse does not have it");
     assert_eq!(gateway.get("/readyz").0, 503);
+    drop(gateway);
+
+    // The command empties volumes of gateways that read Kafka.
+    let kafka = volume.config().replace(
+        "otlp: {listen: {http: '127.0.0.1:0'}, deadLetterBytesMax: 2MiB}",
+        "kafka: {bootstrapServers: ['127.0.0.1:1'], topics: [t], consumerGroup: g}",
+    );
+    let drained = start("drain", &kafka).wait_with_output().unwrap();
+    let text = String::from_utf8(drained.stderr).unwrap();
+    assert!(!drained.status.success() && text.contains("requests of a gateway with source.otlp"), "{text}");
+}
+
+#[test]
+fn an_empty_gateway_that_is_drained_says_that_nothing_is_left() {
+    let volume = Volume::new("empty");
+    let gateway = Gateway::start(&volume);
+    let drain = b"POST /drain HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(Gateway::asked(&gateway.admin, drain).0, 200);
+    wait_until("nothing is left", || gateway.get("/drainz").1.contains("\"uncommitted\":0"));
 }
