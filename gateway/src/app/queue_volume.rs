@@ -44,9 +44,9 @@ pub(super) fn open(
 ) -> anyhow::Result<Option<Spool>> {
     let Some(space) = status.volume_space() else { return Ok(None) };
     let path = Path::new(&config.queue.path);
-    if opening::has_messages(path)? {
+    if let Some(what) = opening::left(path)?.of_logs() {
         anyhow::bail!(
-            "the queue volume {} has requests of a gateway with source.otlp: drain it first, with that config",
+            "the queue volume {} has {what} of a gateway with source.otlp: empty it first, with that config",
             path.display()
         );
     }

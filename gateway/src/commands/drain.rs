@@ -21,6 +21,7 @@
 //! consumer and its pool.
 
 mod inserts;
+mod logs;
 mod report;
 
 pub use report::{Damaged, Fate, Problem, Report, Tally};
@@ -86,14 +87,18 @@ pub struct Progress<'a> {
 /// Why a volume cannot be drained.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its logs cannot be looked at.
-    #[error("{0:#}")]
-    Logs(anyhow::Error),
-    /// Gateways with `source.otlp` have left requests on it, which only they read.
+    /// Gateways of the other kind have left something on it, which only they read.
     #[error(
-        "the queue volume {0} has requests of a gateway with source.otlp: start a gateway with that config, and drain it; nothing was changed"
+        "the queue volume {path} has {what} of a gateway with {source_kind}: empty it with that config; nothing was changed"
     )]
-    Requests(String),
+    OfOther {
+        /// Its path.
+        path: String,
+        /// What they have left.
+        what: &'static str,
+        /// Their source.
+        source_kind: &'static str,
+    },
     /// Its folders cannot be listed.
     #[error("{0:#}; nothing was changed")]
     Unlisted(anyhow::Error),
@@ -122,13 +127,13 @@ pub fn drain(
 ) -> Result<Report, Error> {
     let config = checked.config();
     let Some(kafka) = config.source.kafka.as_ref() else {
-        return look_at_logs(config, request.give_up_damaged);
+        return logs::look(config, request.give_up_damaged);
     };
     let path = Path::new(&config.queue.path);
     let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name);
     let volume = Volume::claim(path, &identity)?;
-    if opening::has_messages(path).map_err(Error::Unlisted)? {
-        return Err(Error::Requests(config.queue.path.clone()));
+    if let Some(what) = opening::left(path).map_err(Error::Unlisted)?.of_logs() {
+        return Err(Error::OfOther { path: config.queue.path.clone(), what, source_kind: "source.otlp" });
     }
     let enqueues = config.delivery.commit == Commit::AfterEnqueue;
     let bytes_max = config.queue.bytes_max(volume.space()?.total);
@@ -162,37 +167,6 @@ pub fn drain(
         return Err(failed.try_recv().map_or(Error::Close, Error::Failed));
     }
     Ok(report)
-}
-
-/// Says whether a gateway with `source.otlp` has emptied its volume before it left. Only a gateway inserts what is in logs, and only a person
-/// does without dead letters and damaged segments: all are left as they are.
-fn look_at_logs(config: &GatewayConfig, give_up_damaged: bool) -> Result<Report, Error> {
-    let path = Path::new(&config.queue.path);
-    let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name);
-    // Nobody writes to it meanwhile.
-    let _volume = Volume::claim(path, &identity)?;
-    let problem = what_is_left(opening::left(path).map_err(Error::Logs)?, give_up_damaged);
-    let problem = problem.map(|text| Problem::ByHand(text.to_owned()));
-    Ok(Report { volume: config.queue.path.clone(), problem, ..Report::default() })
-}
-
-fn what_is_left(left: opening::Left, give_up_damaged: bool) -> Option<&'static str> {
-    if left.has_messages {
-        Some(
-            "its logs have requests that are not inserted: start the gateway of this volume again, with so many replicas, and let it drain",
-        )
-    } else if left.is_damaged && !give_up_damaged {
-        Some(
-            "it has damaged segments, which may be the only copy of requests: look at the files that end in .damaged, then delete the volume, \
-             or drain with --give-up-damaged",
-        )
-    } else if left.has_letters {
-        Some(
-            "it has dead letters: read them (sluice-gateway dead-letter list), then delete the volume, or the folder dead-letters",
-        )
-    } else {
-        None
-    }
 }
 
 struct DrainRun<'a, F> {

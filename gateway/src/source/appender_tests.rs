@@ -299,7 +299,7 @@ fn a_volume_of_the_other_source_is_refused_until_it_is_empty() {
     std::fs::remove_file(volume.0.join("segment-0000000000000001.spool")).unwrap();
     let opened = open(&volume, 1);
     opened.store(vec![1; 10]).unwrap();
-    assert!(opening::has_messages(&volume.0).unwrap());
+    assert_eq!(opening::left(&volume.0).unwrap().of_logs(), Some("requests"));
     let log = opened.keeper.logs().remove(0);
     assert!(opened.keeper.commit(&log.id, &Commit { offset: log.end, metadata: String::new() }));
     opened.close();
@@ -308,9 +308,10 @@ fn a_volume_of_the_other_source_is_refused_until_it_is_empty() {
     for (file, left) in [
         ("dead-letters/segment-0000000000000001.spool", letters),
         ("log-00/segment-0000000000000002.damaged", Left { is_damaged: true, ..letters }),
+        ("log-00/segment-0000000000000003.spool", Left { has_messages: true, is_damaged: true, ..letters }),
         (
-            "log-00/segment-0000000000000003.spool",
-            Left { has_messages: true, is_damaged: true, has_letters: true },
+            "segment-0000000000000004.damaged",
+            Left { has_messages: true, is_damaged: true, has_blocks: true, ..letters },
         ),
     ] {
         std::fs::write(volume.0.join(file), b"a record").unwrap();

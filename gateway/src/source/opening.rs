@@ -49,23 +49,33 @@ pub struct OpenedVolume {
     pub is_damaged: bool,
 }
 
-/// Whether logs of requests have segments on a volume. A log that was drained and closed has none.
-///
-/// # Errors
-/// If a folder cannot be read.
-pub fn has_messages(root: &Path) -> anyhow::Result<bool> {
-    Ok(left(root)?.has_messages)
-}
-
 /// What a gateway that has ended keeps on its volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
 pub struct Left {
-    /// Requests that are not inserted.
+    /// Requests that are not inserted. A log that was drained and closed has none.
     pub has_messages: bool,
-    /// Segments that cannot be read as a whole.
+    /// Segments of logs that cannot be read as a whole.
     pub is_damaged: bool,
     /// Dead letters.
     pub has_letters: bool,
+    /// Blocks of a gateway with `source.kafka`, or what is left of damaged ones.
+    pub has_blocks: bool,
+}
+
+impl Left {
+    /// What only a gateway with `source.otlp`, or a person, takes from the volume; `None` if there is nothing.
+    pub fn of_logs(self) -> Option<&'static str> {
+        if self.has_messages {
+            Some("requests")
+        } else if self.is_damaged {
+            Some("damaged segments")
+        } else if self.has_letters {
+            Some("dead letters")
+        } else {
+            None
+        }
+    }
 }
 
 /// Looks at the folders of a volume, without reading a segment.
@@ -73,24 +83,24 @@ pub struct Left {
 /// # Errors
 /// If a folder cannot be read.
 pub fn left(root: &Path) -> anyhow::Result<Left> {
-    let mut left = Left::default();
+    let has_blocks = has_files(root, SEGMENT)? || has_files(root, DAMAGED)?;
+    let mut left = Left { has_blocks, ..Left::default() };
     for number in numbers(root)? {
         let path = root.join(folder(number));
-        left.has_messages |= has_segments(&path)?;
-        left.is_damaged |= has_files(&path, "damaged")?;
+        left.has_messages |= has_files(&path, SEGMENT)?;
+        left.is_damaged |= has_files(&path, DAMAGED)?;
     }
     let letters = root.join(LETTERS);
     if letters.is_dir() {
-        left.has_letters = has_segments(&letters)?;
-        left.is_damaged |= has_files(&letters, "damaged")?;
+        left.has_letters = has_files(&letters, SEGMENT)?;
+        left.is_damaged |= has_files(&letters, DAMAGED)?;
     }
     Ok(left)
 }
 
-/// Whether a folder has segments of a queue or log.
-fn has_segments(path: &Path) -> anyhow::Result<bool> {
-    has_files(path, "spool")
-}
+/// How names of segments of a queue or log end, and those of damaged ones.
+const SEGMENT: &str = "spool";
+const DAMAGED: &str = "damaged";
 
 /// Whether a folder has segments whose names end so.
 fn has_files(path: &Path, end: &str) -> anyhow::Result<bool> {
@@ -113,7 +123,8 @@ fn has_files(path: &Path, end: &str) -> anyhow::Result<bool> {
 /// If a folder or file cannot be used.
 pub fn open(config: &GatewayConfig, otlp: &OtlpSource, volume_bytes: u64) -> anyhow::Result<OpenedVolume> {
     let path = Path::new(&config.queue.path);
-    if has_segments(path)? {
+    let left = left(path)?;
+    if left.has_blocks {
         anyhow::bail!(
             "the queue volume {} has blocks of a gateway with source.kafka: empty it first, with sluice-gateway drain and that config",
             path.display()
@@ -126,7 +137,7 @@ pub fn open(config: &GatewayConfig, otlp: &OtlpSource, volume_bytes: u64) -> any
     let log_bytes_max = config.queue.bytes_max(volume_bytes).saturating_sub(letter_bytes);
     let wanted = config.logs();
     let numbers: BTreeSet<u32> = (0..wanted).chain(numbers(path)?).collect();
-    let (mut logs, mut writers, mut is_damaged) = (Vec::new(), Vec::new(), false);
+    let (mut logs, mut writers, mut is_damaged) = (Vec::new(), Vec::new(), left.is_damaged);
     let share = log_bytes_max / u64::from(wanted.max(1));
     for number in numbers {
         let options = LogOptions::new(identity, number, TOPIC, share);

@@ -37,6 +37,14 @@ impl Volume {
             self.0.display()
         )
     }
+
+    /// The same pipeline with Kafka, which is away.
+    fn kafka_config(&self) -> String {
+        self.config().replace(
+            "otlp: {listen: {http: '127.0.0.1:0'}, deadLetterBytesMax: 2MiB}",
+            "kafka: {bootstrapServers: ['127.0.0.1:1'], topics: [t], consumerGroup: g}",
+        )
+    }
 }
 
 impl Drop for Volume {
@@ -210,13 +218,42 @@ fn a_drained_gateway_takes_no_requests_and_says_what_is_left() {
     drop(gateway);
 
     // The command empties volumes of gateways that read Kafka.
-    let kafka = volume.config().replace(
-        "otlp: {listen: {http: '127.0.0.1:0'}, deadLetterBytesMax: 2MiB}",
-        "kafka: {bootstrapServers: ['127.0.0.1:1'], topics: [t], consumerGroup: g}",
-    );
-    let drained = start("drain", &kafka).wait_with_output().unwrap();
-    let text = String::from_utf8(drained.stderr).unwrap();
-    assert!(!drained.status.success() && text.contains("requests of a gateway with source.otlp"), "{text}");
+    let refused = refused("drain", &volume.kafka_config());
+    assert!(refused.contains("requests of a gateway with source.otlp"), "{refused}");
+}
+
+/// What a command says that fails.
+fn refused(command: &str, config: &str) -> String {
+    let output = start(command, config).wait_with_output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{text}");
+    text
+}
+
+#[test]
+fn no_command_calls_a_volume_empty_on_which_the_other_kind_of_gateway_has_left_something() {
+    for (file, what) in [
+        ("log-00/segment-0000000000000001.spool", "requests"),
+        ("log-00/segment-0000000000000001.damaged", "damaged segments"),
+        ("dead-letters/segment-0000000000000001.spool", "dead letters"),
+        ("dead-letters/segment-0000000000000001.damaged", "damaged segments"),
+    ] {
+        let volume = Volume::new("of-otlp");
+        let path = volume.0.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, b"a record").unwrap();
+        let refused = refused("drain", &volume.kafka_config());
+        assert!(refused.contains(&format!("has {what} of a gateway with source.otlp")), "{refused}");
+        assert!(path.exists(), "{file} stays");
+    }
+    for file in ["segment-0000000000000001.spool", "segment-0000000000000001.damaged"] {
+        let volume = Volume::new("of-kafka");
+        let path = volume.0.join(file);
+        std::fs::write(&path, b"a block").unwrap();
+        let refused = refused("drain", &volume.config());
+        assert!(refused.contains("has blocks of a gateway with source.kafka"), "{refused}");
+        assert!(path.exists(), "{file} stays");
+    }
 }
 
 #[test]
