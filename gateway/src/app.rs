@@ -210,9 +210,9 @@ fn wait_for_table(
             }
             Err(error) => {
                 let text = error.to_string();
+                status.waits_for_table(&text);
                 if text != last {
                     tracing::warn!("not ready: {text}; checking again");
-                    status.waits_for_table(&text);
                     last = text;
                 }
             }

@@ -18,8 +18,8 @@ pub struct Remaining {
     /// because its last commit is still to come. Early gateways leave it out.
     #[serde(default)]
     pub uncommitted: u64,
-    /// Whether something on the queue volume cannot be read, and is kept until a person has looked at it. A gateway that leaves it out also
-    /// counts a volume as empty that it has not opened yet.
+    /// Whether something on the queue volume is kept until a person has looked at it: what cannot be read, or dead letters of `source.otlp`.
+    /// A gateway that leaves it out also counts a volume as empty that it has not opened yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<bool>,
     /// Whether it was drained and reads nothing until it is resumed; `false` again after a restart.

@@ -13,7 +13,10 @@ use sluice_kafka::{ConsumerStats, Drain, LogKeeper as _, Phase, watchdog::Still}
 use sluice_spool::{Space, Volume};
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -39,6 +42,8 @@ pub struct Status {
     pub(super) account: RowAccount,
     /// Why rows cannot be written yet; `None` once they can.
     table_misfit: Mutex<Option<String>>,
+    /// How often the table was looked at in vain.
+    pub(super) table_failures: AtomicU64,
     pub(super) consumer: OnceLock<Arc<ConsumerStats>>,
     drain: Drain,
     pub(super) spool: OnceLock<Spool>,
@@ -83,6 +88,7 @@ impl Status {
             may_hold_blocks,
             account: RowAccount::default(),
             table_misfit: Mutex::new(Some("the gateway has not checked the table yet".to_owned())),
+            table_failures: AtomicU64::new(0),
             consumer: OnceLock::new(),
             drain: Drain::default(),
             spool: OnceLock::new(),
@@ -131,6 +137,7 @@ impl Status {
 
     /// Records that the table is missing, does not fit, or could not be read.
     pub fn waits_for_table(&self, why: &str) {
+        self.table_failures.fetch_add(1, Ordering::Relaxed);
         *self.table_misfit() = Some(format!("waits for the table: {why}"));
     }
 
@@ -166,7 +173,7 @@ impl Status {
         Stuck::of(stats.still()).as_ref().map_or_else(Vec::new, Stuck::reasons)
     }
 
-    fn table_misfit(&self) -> MutexGuard<'_, Option<String>> {
+    pub(super) fn table_misfit(&self) -> MutexGuard<'_, Option<String>> {
         // Poisoning is harmless: the value is always complete.
         self.table_misfit.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,12 +198,13 @@ impl Status {
         assert!(self.age_max.set(age_max).is_ok(), "all workers share it");
     }
 
-    /// Blocks on the queue volume, and whether it is damaged. Before the queue is opened, it is unknown what an earlier run has left. The
+    /// Blocks on the queue volume, and whether something must stay on it: what is damaged, or with `source.otlp` dead letters. Before the queue is opened, it is unknown what an earlier run has left. The
     /// answer must not be 0 then, because the operator would delete the volume.
     fn on_volume(&self) -> (u64, bool) {
         if let Some((numbers, _)) = self.source.get() {
             // Messages count as not committed.
-            return (0, numbers.is_damaged.load(Ordering::Relaxed));
+            let has_letters = numbers.letter_bytes.load(Ordering::Relaxed) > 0;
+            return (0, has_letters || numbers.is_damaged.load(Ordering::Relaxed));
         }
         self.spool.get().map_or((u64::from(self.may_hold_blocks), false), |spool| {
             let usage = spool.usage();

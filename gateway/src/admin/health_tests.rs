@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::ground::metrics::reference::metrics;
+use crate::source::{gate::Gate, keeper::OnFatal};
 use crate::volume::{
     spool::Ended,
     test_volume::{TestTable, Volume as Folder, damage},
 };
 use sluice_kafka::{OpenTransaction, watchdog::Reason};
+use sluice_otlp_server::ByteBudget;
 use sluice_ranges::PartitionId;
 
 /// What a gateway reports that holds nothing.
@@ -29,6 +31,17 @@ fn status() -> (Status, Arc<ConsumerStats>) {
     let consumer = Arc::new(ConsumerStats::default());
     status.consumes(consumer.clone());
     (status, consumer)
+}
+
+/// Gives it no logs, and takes no request.
+fn accept(status: &Status) -> Arc<SourceNumbers> {
+    let numbers = Arc::new(SourceNumbers::new(ByteBudget::new(1)));
+    let gate = Gate::new(Drain::default());
+    gate.close();
+    let fails: OnFatal = Arc::new(|fatal| panic!("{fatal}"));
+    let keeper = Keeper::new([0; 16], Vec::new(), gate, numbers.clone(), fails);
+    status.accepts(numbers.clone(), Arc::new(keeper));
+    numbers
 }
 
 #[test]
@@ -110,6 +123,37 @@ fn what_is_held_is_told() {
     status.metrics.blocks_in_flight.set(2);
     assert_eq!(status.remaining(), Remaining { blocks: 2, uncommitted: 7, ..NOTHING });
     assert_eq!(status.uncommitted_offsets(), 7);
+}
+
+#[test]
+fn a_volume_with_dead_letters_or_damage_must_stay() {
+    let status = Status::new(Arc::new(metrics()), Arc::new(Pool::new(1 << 20, 1, 1)), None);
+    let numbers = accept(&status);
+    assert_eq!(status.remaining(), NOTHING);
+    numbers.letter_bytes.store(9, Ordering::Relaxed);
+    assert_eq!(status.remaining(), Remaining { damaged: Some(true), ..NOTHING });
+    numbers.letter_bytes.store(0, Ordering::Relaxed);
+    numbers.is_damaged.store(true, Ordering::Relaxed);
+    assert_eq!(status.remaining(), Remaining { damaged: Some(true), ..NOTHING });
+}
+
+#[test]
+fn one_that_takes_requests_says_that_its_table_cannot_be_used() {
+    let status = Status::new(Arc::new(metrics()), Arc::new(Pool::new(1 << 20, 1, 1)), None);
+    accept(&status);
+    let error = |status: &Status| status.state().sample.insert_error.and_then(|error| error.message);
+    assert_eq!(error(&status), None, "it has not looked yet");
+    for failures in 1..3 {
+        status.waits_for_table("Table otel.otel_traces does not exist");
+        assert_eq!(status.ready(), Ok(()), "clients get answers");
+        let said = status.state().sample;
+        assert_eq!((said.insert_failures, said.sink_behind), (failures, Some(true)));
+        let expected = "waits for the table: Table otel.otel_traces does not exist";
+        assert_eq!(error(&status).as_deref(), Some(expected));
+    }
+    status.table_fits();
+    let said = status.state().sample;
+    assert_eq!((said.insert_failures, said.sink_behind, error(&status)), (2, Some(false), None));
 }
 
 /// The blocks of an earlier run before the volume is opened.

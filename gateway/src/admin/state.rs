@@ -6,13 +6,16 @@ use crate::{
         health::{Status, resident_bytes},
         server::Health as _,
     },
+    source::keeper::Keeper,
     volume::spool::Spool,
 };
+use sluice_clickhouse::outcome::Class;
 use sluice_gateway_config::{
-    GatewaySample, GatewayState, OpenTransactionState, PartitionState, PodIdentity, QueueState,
-    STATE_VERSION, TopicState, UNCONNECTED_CHARS_MAX, UnconnectedState,
+    GatewaySample, GatewayState, INSERT_ERROR_CHARS_MAX, InsertErrorState, OpenTransactionState,
+    PartitionState, PodIdentity, QueueState, STATE_VERSION, TopicState, UNCONNECTED_CHARS_MAX,
+    UnconnectedState,
 };
-use sluice_kafka::ConsumerStats;
+use sluice_kafka::{ConsumerStats, LogKeeper as _};
 use sluice_ranges::PartitionId;
 use std::{
     collections::BTreeMap,
@@ -34,7 +37,7 @@ impl Status {
     fn sample(&self) -> GatewaySample {
         let consumer = self.consumer.get();
         let owned = consumer.map_or(0, |stats| stats.partitions_owned.load(Ordering::Relaxed));
-        GatewaySample {
+        let mut sample = GatewaySample {
             messages_lost: Some(consumer.map_or(0, |stats| stats.messages_lost.load(Ordering::Relaxed))),
             rows_in_flight: self.account.in_flight(),
             queue: self.queue(),
@@ -44,6 +47,30 @@ impl Status {
             partitions_owned: count(owned),
             topics: consumer.map_or_else(Vec::new, |stats| topics(stats)),
             ..self.metrics.sample()
+        };
+        if let Some((_, keeper)) = self.source.get() {
+            self.add_source(keeper, &mut sample);
+        }
+        sample
+    }
+
+    /// What a gateway with `source.otlp` says before it reads its logs, too: it is ready and takes requests, whether or not the table can be used.
+    fn add_source(&self, keeper: &Keeper, sample: &mut GatewaySample) {
+        sample.busy_seconds.get_or_insert(0.0);
+        sample.source_seconds.get_or_insert(0.0);
+        if sample.topics.is_empty() {
+            sample.topics = logs(keeper);
+        }
+        let failures = self.table_failures.load(Ordering::Relaxed);
+        sample.insert_failures = sample.insert_failures.saturating_add(failures);
+        if failures == 0 {
+            return;
+        }
+        if let Some(why) = &*self.table_misfit() {
+            let message = Some(why.chars().take(INSERT_ERROR_CHARS_MAX).collect());
+            let class = Class::RefreshSchema.label().to_owned();
+            sample.insert_error = Some(InsertErrorState { class, code: None, message });
+            sample.sink_behind = Some(true);
         }
     }
 
@@ -101,6 +128,26 @@ fn topics(consumer: &ConsumerStats) -> Vec<TopicState> {
     topics.into_iter().map(topic).collect()
 }
 
+/// The logs as partitions.
+fn logs(keeper: &Keeper) -> Vec<TopicState> {
+    let mut topics = BTreeMap::<Arc<str>, Vec<PartitionState>>::new();
+    for log in keeper.logs() {
+        let Ok(partition) = u32::try_from(log.id.partition) else { continue };
+        let state = PartitionState {
+            partition,
+            committed_offset: log.committed.and_then(count),
+            lag_messages: count(log.end.saturating_sub(log.committed.unwrap_or(log.start))),
+            ..PartitionState::default()
+        };
+        topics.entry(log.id.topic).or_default().push(state);
+    }
+    let topic = |(name, partitions): (Arc<str>, Vec<PartitionState>)| TopicState {
+        name: name.to_string(),
+        partitions,
+    };
+    topics.into_iter().map(topic).collect()
+}
+
 /// Numbers below zero are Kafka's way to say that there is none.
 fn count(number: i64) -> Option<u64> {
     u64::try_from(number).ok()
@@ -110,7 +157,6 @@ fn count(number: i64) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::{blocks::buffers::Pool, ground::metrics::reference};
-    use sluice_clickhouse::outcome::Class;
     use sluice_gateway_config::{DeliveryState, Readiness, Remaining, ServiceVolumes};
     use sluice_kafka::{
         OpenTransaction,
