@@ -140,21 +140,21 @@ use serde::{Deserialize, Serialize};
         "!has(self.edge) || !has(self.source.kafka) \
          || (has(self.edge.topic) ? self.edge.topic in self.source.kafka.topics : size(self.source.kafka.topics) == 1)")
         .message("edge.topic is one of source.kafka.topics, and must be set if there are several"),
-    validation = Rule::new("!has(self.edge) || !has(self.source.otlp)")
+    validation = Rule::new("!has(self.edge) || !has(self.source.otlp) || self.source.otlp == null")
         .message("edge cannot be used with source.otlp: the edge writes to a topic of Kafka, and gateways accept OTLP themselves; remove edge"),
-    validation = Rule::new("!has(self.source.otlp) || self.queue.mode == 'Spill'")
+    validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || self.queue.mode == 'Spill'")
         .message("source.otlp needs queue.mode Spill: gateways keep requests on the queue volume before they answer them"),
-    validation = Rule::new("!has(self.source.otlp) || self.delivery.commit == 'AfterInsert'")
+    validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || self.delivery.commit == 'AfterInsert'")
         .message("delivery.commit AfterEnqueue cannot be used with source.otlp: the queue volume has the only copy in any case; leave commit \
                   out"),
-    validation = Rule::new("!has(self.source.otlp) || !has(self.delivery.deadLetter.topic)")
+    validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || !has(self.delivery.deadLetter.topic)")
         .message("delivery.deadLetter.topic cannot be used with source.otlp: dead letters are on the queue volume, up to \
                   source.otlp.deadLetterBytesMax; leave topic out"),
-    validation = Rule::new("!has(self.source.otlp) || self.scaling.drain.onTimeout == 'Abort'")
+    validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || self.scaling.drain.onTimeout == 'Abort'")
         .message("source.otlp needs scaling.drain.onTimeout Abort: only the gateway itself inserts what is in the logs of its volume"),
-    validation = Rule::new("!has(self.source.otlp) || !has(self.scaling.idle)")
+    validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || !has(self.scaling.idle)")
         .message("scaling.idle cannot be used with source.otlp: without a gateway nobody would accept requests"),
-    validation = Rule::new("!has(self.source.otlp) || !(self.scaling.mode in ['Auto', 'Recommend']) || has(self.scaling.maxReplicas)")
+    validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || !(self.scaling.mode in ['Auto', 'Recommend']) || has(self.scaling.maxReplicas)")
         .message("source.otlp with scaling.mode Auto or Recommend needs scaling.maxReplicas: no number of partitions limits the gateways")
 )]
 pub struct TracePipelineSpec {
@@ -258,6 +258,6 @@ impl TracePipelineSpec {
     /// Whether a queue volume may have the only copy of what is on it, whatever Kafka keeps: requests of `source.otlp`, or rows that were
     /// committed before they were inserted.
     pub fn has_only_copies_on_volumes(&self) -> bool {
-        self.source.otlp.is_some() || self.delivery.commit == Commit::AfterEnqueue
+        self.source.kafka.is_none() || self.delivery.commit == Commit::AfterEnqueue
     }
 }

@@ -51,10 +51,10 @@ pub(crate) const AWS_TLS_SAID: &str =
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.kafka) != has(self.otlp)")
+    validation = Rule::new("(has(self.kafka) && self.kafka != null) != (has(self.otlp) && self.otlp != null)")
         .message("exactly one of kafka and otlp is set in source: gateways read topics of Kafka, or accept OTLP themselves; make a pipeline \
                   for each"),
-    validation = Rule::new("has(self.kafka) == has(oldSelf.kafka)")
+    validation = Rule::new("(has(self.kafka) && self.kafka != null) == (has(oldSelf.kafka) && oldSelf.kafka != null)")
         .message("source.kafka and source.otlp cannot replace each other: what gateways keep on their volumes would be left there; make \
                   another pipeline")
 )]

@@ -109,6 +109,7 @@ const FIRST_OF_SHARDS: &str = "the first of shards replaces endpoints";
 /// Two kinds of sources.
 const OF_KAFKA: &str = r#"{"kafka": {"bootstrapServers": ["a:1"], "topics": ["a"]}}"#;
 const OF_OTLP: &str = r#"{"otlp": {}}"#;
+const OF_OTLP_ALONE: &str = r#"{"otlp": {}, "kafka": null}"#;
 
 /// As an earlier version stored it, with what its server filled in.
 const STORED_RESOURCES: &str = r#"{"memory": "512Mi", "cpuRequest": "500m", "resize": "None"}"#;
@@ -154,6 +155,14 @@ pub const CHANGES: &[(&str, &str, &str, bool, &str)] = &[
     ("/spec/source", OF_OTLP, OF_OTLP, true, ""),
     ("/spec/source", OF_OTLP, OF_KAFKA, false, "source.kafka and source.otlp cannot replace each other"),
     ("/spec/source", OF_KAFKA, OF_OTLP, false, "source.kafka and source.otlp cannot replace each other"),
+    ("/spec/source", OF_OTLP, OF_OTLP_ALONE, true, ""),
+    (
+        "/spec/source",
+        OF_KAFKA,
+        OF_OTLP_ALONE,
+        false,
+        "source.kafka and source.otlp cannot replace each other",
+    ),
     ("/spec/queue", "{}", r#"{"size": "10Gi", "mode": "Spill"}"#, true, ""),
     // Whether volumes can grow is their storage class's to say; what is smaller or of another class is made anew.
     ("/spec/queue", "{}", r#"{"size": "11Gi"}"#, true, ""),

@@ -9,8 +9,29 @@ const SPEC: &str = "/spec";
 pub const OTLP: &[Case] = &[
     Case {
         pointer: SOURCE,
-        taken: &[r#"{"otlp": {}}"#, r#"{"kafka": {"bootstrapServers": ["a:1"], "topics": ["a"]}}"#],
-        refused: &[r#"{"otlp": {}, "kafka": {"bootstrapServers": ["a:1"], "topics": ["a"]}}"#, "{}"],
+        taken: &[
+            r#"{"otlp": {}}"#,
+            r#"{"otlp": {}, "kafka": null}"#,
+            r#"{"kafka": {"bootstrapServers": ["a:1"], "topics": ["a"]}}"#,
+            r#"{"kafka": {"bootstrapServers": ["a:1"], "topics": ["a"]}, "otlp": null}"#,
+        ],
+        refused: &[
+            r#"{"otlp": {}, "kafka": {"bootstrapServers": ["a:1"], "topics": ["a"]}}"#,
+            "{}",
+            r#"{"otlp": null}"#,
+            r#"{"kafka": null}"#,
+            r#"{"kafka": null, "otlp": null}"#,
+        ],
+        message: "exactly one of kafka and otlp is set in source",
+    },
+    // A null within the value stays one in each test, as with(value) takes away only those at its top.
+    Case {
+        pointer: SPEC,
+        taken: &[r#"{"source": {"otlp": {}}, "sink": {"clickhouse": {"endpoints": ["http://a:1"]}}}"#],
+        refused: &[
+            r#"{"source": {"otlp": null}, "sink": {"clickhouse": {"endpoints": ["http://a:1"]}}}"#,
+            r#"{"source": {"kafka": null}, "sink": {"clickhouse": {"endpoints": ["http://a:1"]}}}"#,
+        ],
         message: "exactly one of kafka and otlp is set in source",
     },
     Case {
