@@ -62,7 +62,7 @@ pub enum Answer {
     Unknown,
     /// It has carried out the request. A drained gateway has no blocks and nothing uncommitted.
     Done,
-    /// It is drained, and its queue volume must stay: something on it cannot be read, or the gateway is too old to say.
+    /// It is drained, and its queue volume must stay: it is damaged, or has dead letters of `source.otlp`, or the gateway is too old to say.
     Damaged,
     /// It drains and still holds blocks, or uncommitted messages.
     Holds {
@@ -354,7 +354,7 @@ mod tests {
         let late = step(Moment(60_000), TERMS, waited.next.as_ref(), &away);
         let reason = late.next.unwrap().reason;
         let expected =
-            "removed before they were empty: the consumer group may still wait for gateway 3, which ended";
+            "removed before they were empty: gateway 3, which ended, has not said that it is empty";
         assert_eq!((late.replicas, reason.as_str()), (2, expected), "a pod may be made and end for ever");
         let mut one_runs = away.clone();
         one_runs.answers.insert(2, Answer::Silent);

@@ -86,6 +86,12 @@ impl Identity {
         })
     }
 
+    /// The same for a Job, which accepts no OTLP: without the Secrets of clients.
+    pub(crate) fn of_job(&self) -> Self {
+        let secrets = self.secrets.iter().filter(|secret| !secret.of.is_of_clients()).cloned().collect();
+        Self { secrets, ..self.clone() }
+    }
+
     /// The same for the edge: its own account, labels and place, the Secrets and tokens of Kafka, and those of its clients.
     pub(crate) fn of_edge(
         &self,

@@ -155,9 +155,10 @@ impl LetGo {
         }
     }
 
-    /// In words; `state` is what the status says of gateways on their way out, `kept` what becomes of the queue volumes.
-    pub fn words(self, state: &str, kept: &KeptVolumes) -> String {
-        let kept = kept.words();
+    /// In words; `state` is what the status says of gateways on their way out, `kept` what becomes of the queue volumes. `has_kafka`: with
+    /// `source.otlp`, what is on them is nowhere else.
+    pub fn words(self, state: &str, kept: &KeptVolumes, has_kafka: bool) -> String {
+        let kept = kept.words(has_kafka);
         match self {
             Self::AtOnce => format!("deletionPolicy is Immediate: the operator removes everything{kept}"),
             Self::Empty => format!("every gateway is empty: the operator removes everything{kept}"),
@@ -168,10 +169,16 @@ impl LetGo {
             Self::Orphaned => {
                 "deletionPolicy is Orphan: the pipeline's objects stay, without an owner reference".to_owned()
             }
-            Self::Late(seconds) => format!(
-                "the deletion took longer than {seconds} s ({state}): the operator removes everything{kept}. Other rows that gateways \
-                 held can be read again only as far as Kafka still has them"
-            ),
+            Self::Late(seconds) => {
+                let others = if has_kafka {
+                    ". Other rows that gateways held can be read again only as far as Kafka still has them"
+                } else {
+                    ""
+                };
+                format!(
+                    "the deletion took longer than {seconds} s ({state}): the operator removes everything{kept}{others}"
+                )
+            }
         }
     }
 }
@@ -221,21 +228,29 @@ impl KeptVolumes {
         if named.is_empty() { Self::Empty } else { Self::MayHold(named) }
     }
 
-    fn words(&self) -> String {
+    fn words(&self, has_kafka: bool) -> String {
         match self {
             Self::None => String::new(),
-            Self::Unasked => {
+            Self::Unasked if has_kafka => {
                 ", also the queue volumes, which may hold rows that Kafka no longer has".to_owned()
+            }
+            Self::Unasked => {
+                ", also the queue volumes, which may hold the only copy of requests and dead letters"
+                    .to_owned()
             }
             Self::Empty => " except the queue volumes, which are empty".to_owned(),
             Self::MayHold(names) => {
                 let first = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
                 let others = names.len().saturating_sub(NAMED_MAX);
                 let others = if others > 0 { format!(" and {others} more") } else { String::new() };
+                let by_whom = if has_kafka {
+                    "A pipeline of the same name uses them and inserts their rows, and so does `sluice-gateway drain`"
+                } else {
+                    "A pipeline of the same name with source.otlp uses them and inserts their rows"
+                };
                 format!(
-                    " except the queue volumes {first}{others}, which may hold the only copy of rows that were not inserted. A pipeline \
-                     of the same name uses them and inserts their rows, and so does `sluice-gateway drain`; if you do not need the \
-                     rows, delete the claims"
+                    " except the queue volumes {first}{others}, which may hold the only copy of rows that were not inserted. {by_whom}; \
+                     if you do not need the rows, delete the claims"
                 )
             }
         }
@@ -280,15 +295,17 @@ mod tests {
             KeptVolumes::MayHold(names[1..4].to_vec()),
             "a Job has emptied the first"
         );
-        let late = LetGo::Late(900).words("gateway 0 holds 7 blocks", &kept);
+        let late = LetGo::Late(900).words("gateway 0 holds 7 blocks", &kept, true);
         for words in [
             "queue-0, queue-1, queue-2 and 1 more, which may hold the only copy",
             "as far as Kafka still has",
         ] {
             assert!(late.contains(words), "{late}");
         }
+        let of_otlp = LetGo::Late(900).words("gateway 0 holds 7 blocks", &kept, false);
+        assert!(!of_otlp.contains("Kafka") && !of_otlp.contains("sluice-gateway drain"), "{of_otlp}");
         let unasked = VolumesSeen { template: template(false), ..seen.clone() };
-        let words = LetGo::AtOnce.words("", &KeptVolumes::of(&pipeline, &unasked, (&[], &[])));
+        let words = LetGo::AtOnce.words("", &KeptVolumes::of(&pipeline, &unasked, (&[], &[])), true);
         assert!(words.ends_with("which may hold rows that Kafka no longer has"), "{words}");
         let mut owned = seen.clone();
         owned.claims[2].goes_with_workload = true;

@@ -11,7 +11,7 @@ pub(super) fn named(held: &[(u32, Answer)]) -> String {
     let words = held.iter().take(NAMED_MAX).map(|(ordinal, answer)| match answer {
         Answer::Holds { blocks } => format!("gateway {ordinal} holds {}", in_words(*blocks)),
         Answer::Away => {
-            format!("the consumer group may still wait for gateway {ordinal}, which ended")
+            format!("gateway {ordinal}, which ended, has not said that it is empty")
         }
         _ => format!("gateway {ordinal} does not answer the operator on port {CONTROL_PORT}"),
     });

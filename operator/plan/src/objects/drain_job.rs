@@ -31,7 +31,7 @@ const GRACE_SECONDS: i64 = 30;
 
 /// The Job. Its deadline is the time that gateways may take to leave.
 pub fn drain_job(plan: &Plan, drain: &Drain) -> Job {
-    let identity = &plan.identity;
+    let identity = &plan.identity.of_job();
     let config_map = plan.names().config_map(&plan.config_hash());
     let annotations = [
         (CLAIM_UID.to_owned(), drain.claim_uid.clone()),

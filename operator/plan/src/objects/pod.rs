@@ -80,22 +80,26 @@ pub(crate) fn resources(
     }
 }
 
-/// The ports of a container: that of metrics and probes, and those of OTLP behind a Service. The API server's proxy takes the first one for a path
-/// without a port, and whoever reads metrics through it finds them at each pod.
-pub(crate) fn container_ports(otlp: Option<&OtlpService>) -> Vec<ContainerPort> {
-    let [grpc, http] = otlp.map_or([None; 2], |service| service.ports);
-    let all = [
-        Some((ADMIN_PORT_NAME, ADMIN_PORT)),
-        grpc.map(|_| (OTLP_GRPC, OTLP_GRPC_PORT)),
-        http.map(|_| (OTLP_HTTP, OTLP_HTTP_PORT)),
-    ];
-    let port = |(name, number): (&str, i32)| ContainerPort {
+/// The port of metrics and probes. At gateways it is the first one, which the API server's proxy takes for a path without a port. At edges it is the
+/// last, as it always was: another order would replace their pods.
+pub(crate) fn admin_port() -> ContainerPort {
+    port(ADMIN_PORT_NAME, ADMIN_PORT)
+}
+
+/// The ports of OTLP behind a Service.
+pub(crate) fn otlp_ports(service: &OtlpService) -> Vec<ContainerPort> {
+    let [grpc, http] = service.ports;
+    let all = [grpc.map(|_| (OTLP_GRPC, OTLP_GRPC_PORT)), http.map(|_| (OTLP_HTTP, OTLP_HTTP_PORT))];
+    all.into_iter().flatten().map(|(name, number)| port(name, number)).collect()
+}
+
+fn port(name: &str, number: i32) -> ContainerPort {
+    ContainerPort {
         name: Some(name.into()),
         container_port: number,
         protocol: Some("TCP".into()),
         ..ContainerPort::default()
-    };
-    all.into_iter().flatten().map(port).collect()
+    }
 }
 
 pub(crate) fn mount(volume: &str, path: &str) -> VolumeMount {

@@ -6,7 +6,7 @@ use crate::{
     names::{
         ADMIN_PORT_NAME, GATEWAY, GATEWAY_CONTAINER, PLAN_HASH, QUEUE_CLAIM, SECRETS_KEPT, SOURCE_VERSION,
     },
-    objects::pod::{config_path, container_ports, pod, resources},
+    objects::pod::{admin_port, config_path, otlp_ports, pod, resources},
     planned::Plan,
     rollout::source_change::source_version,
     volumes::Volume,
@@ -112,7 +112,7 @@ fn container(plan: &Plan) -> Container {
         name: GATEWAY_CONTAINER.into(),
         args: Some(vec!["run".into(), "--config".into(), config_path()]),
         env: Some(vec![of_pod("POD_NAME", "metadata.name"), of_pod("NODE_ZONE", ZONE)]),
-        ports: Some(container_ports(plan.otlp.as_ref())),
+        ports: Some([admin_port()].into_iter().chain(plan.otlp.iter().flat_map(otlp_ports)).collect()),
         resources: Some(resources(sized.memory, &sized.cpu_request, sized.cpu_limit.as_deref())),
         // A start may take a minute on a busy node; after it, a gateway that does not answer for a minute is replaced.
         startup_probe: Some(probe("/livez", 2, 30)),

@@ -14,6 +14,9 @@
 /// Looks in a row at which inserts failed and none came through, until they count as failing. Chosen: one may be a server that restarts.
 const LOOKS_FAILED: u8 = 2;
 
+/// The class of an insert whose table is another than the gateway knows.
+const REFRESH_SCHEMA: &str = "RefreshSchema";
+
 /// What a gateway has counted since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Inserts {
@@ -42,8 +45,16 @@ impl InsertError {
         (&self.class, self.code) == (&other.class, other.code)
     }
 
+    /// Whether the table cannot be used, as a gateway with `source.otlp` finds it before it reads its logs.
+    pub fn is_of_table(&self) -> bool {
+        self.class == REFRESH_SCHEMA && self.code.is_none() && !self.message.is_empty()
+    }
+
     /// For people.
     pub(crate) fn words(&self) -> String {
+        if self.is_of_table() {
+            return self.message.clone();
+        }
         let who = match self.code {
             Some(code) => format!("ClickHouse answered with code {code}"),
             None => "no answer of ClickHouse".to_owned(),
@@ -156,6 +167,11 @@ mod tests {
         ] {
             assert_eq!(error.words(), expected);
         }
+        let of_table = InsertError {
+            class: "RefreshSchema".into(),
+            ..of(None, "waits for the table: it does not exist")
+        };
+        assert_eq!(of_table.words(), "waits for the table: it does not exist");
         assert!(of(Some(252), "301 parts").is_same_cause(&of(Some(252), "302 parts")));
         assert!(!of(Some(252), "").is_same_cause(&of(None, "")));
     }

@@ -11,6 +11,9 @@ use sluice_gateway_config::{Duration, Violations};
 /// The field of schedules.
 const SCHEDULES: &str = "spec.scaling.schedules";
 
+/// What is said of gateways whose number nothing limits.
+const MAX_REPLICAS: &str = "must be set with source.otlp and scaling.mode Auto or Recommend: no number of partitions limits the gateways";
+
 /// Bits of all days of the week.
 const EVERY_DAY: u8 = 0b111_1111;
 
@@ -26,10 +29,18 @@ impl Policy {
             Some(Rests { after_seconds: after?, refresh_seconds: refresh? })
         });
         let schedules = scaling.schedules.iter().filter_map(|one| schedule(one, &mut found)).collect();
+        let (mode, load) = (mode(scaling.mode), load(spec));
+        // Also if it is null, which the API server's rule takes for set.
+        if load == Load::Requests
+            && matches!(mode, Mode::Auto | Mode::Recommend)
+            && scaling.max_replicas.is_none()
+        {
+            found.add("spec.scaling.maxReplicas", MAX_REPLICAS);
+        }
         let default = Self::default();
         let policy = Self {
-            mode: mode(scaling.mode),
-            load: if spec.source.otlp.is_some() { Load::Requests } else { Load::Partitions },
+            mode,
+            load,
             replicas: spec.replicas,
             partitions_per_replica: spec.partitions_per_replica,
             replicas_min: scaling.min_replicas,
@@ -48,6 +59,10 @@ impl Policy {
         };
         found.or(policy)
     }
+}
+
+fn load(spec: &TracePipelineSpec) -> Load {
+    if spec.source.otlp.is_some() { Load::Requests } else { Load::Partitions }
 }
 
 fn mode(mode: ScalingMode) -> Mode {

@@ -78,7 +78,9 @@ fn logs_at_most(spec: &TracePipelineSpec) -> Option<u32> {
     // What is wrong with the resources is said of gateways.
     let cores = resources::read(&spec.gateway.resources, &mut Violations::default()).map(|sized| sized.cores);
     let logs = logs(spec, spec.gateway.workers.or(cores).unwrap_or(1))?;
-    let gateways = spec.scaling.max_replicas.max(spec.replicas).unwrap_or(REPLICAS_OF_REQUESTS);
+    let scheduled = spec.scaling.schedules.iter().filter_map(|schedule| schedule.max_replicas).max();
+    let most = spec.scaling.max_replicas.max(scheduled).max(spec.replicas);
+    let gateways = most.unwrap_or(REPLICAS_OF_REQUESTS);
     Some(logs.saturating_mul(gateways))
 }
 

@@ -179,7 +179,7 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
         (Answer::Done, Some(_)) => format!("{EMPTY}, and the operator deletes its pod"),
         (Answer::Done, None) => format!("{EMPTY}, but the status of its pod names no container"),
         (Answer::Damaged, _) => {
-            "it is drained, but has not confirmed that it can read all of its volume".to_owned()
+            "it is drained, but its volume must stay: it is damaged, or has dead letters, or its gateway does not say".to_owned()
         }
         (Answer::Holds { blocks }, _) => {
             format!("it holds {}, or uncommitted messages", in_words(blocks))

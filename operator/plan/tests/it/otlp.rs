@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use sluice_crds::{SecretUse, TracePipeline, TracePipelineStatus};
 use sluice_gateway_config::parse;
 use sluice_plan::{
-    Intent, Observed, Planned, SecretSeen, WorkloadSeen, build, group_of, objects, plan, schema_job_name,
-    status,
+    Intent, Observed, Planned, SecretSeen, WorkloadSeen, build, drain_job, group_of, objects, plan,
+    scale::Policy, schema_job_name, status, volumes::Drain,
 };
 
 /// The minimal sample with another value at a JSON pointer.
@@ -106,6 +106,15 @@ fn the_number_is_that_of_the_spec_and_no_partition_bounds_it() {
         }
         let pipeline: TracePipeline = serde_json::from_value(object).unwrap();
         assert_eq!(planned(&pipeline, &observed(&pipeline, 0)).replicas(), expected, "{spec}");
+    }
+}
+
+#[test]
+fn the_operator_refuses_a_number_that_nothing_limits() {
+    for mode in ["Auto", "Recommend"] {
+        let pipeline = with("/spec/scaling", json!({"mode": mode, "maxReplicas": null}));
+        let refused = Policy::of(&pipeline.spec).unwrap_err().to_string();
+        assert!(refused.starts_with("spec.scaling.maxReplicas: must be set with source.otlp"), "{refused}");
     }
 }
 
@@ -210,7 +219,7 @@ fn secrets_of_clients_are_mounted_and_restart_nobody() {
 }
 
 #[test]
-fn it_has_no_group_and_its_job_no_secret_of_clients() {
+fn it_has_no_group_and_its_jobs_no_secret_of_clients() {
     let pipeline = secured();
     assert_eq!(group_of(&pipeline), None);
     let facts = observed(&pipeline, 0);
@@ -218,6 +227,10 @@ fn it_has_no_group_and_its_job_no_secret_of_clients() {
     let job = schema_job_name(&pipeline, &facts.secrets, &facts.partitions, None, &defaults());
     assert_eq!(job, plan.schema().map(sluice_plan::SchemaPlan::name), "both know the same number of logs");
     let job = serde_json::to_value(parts(&pipeline).schema_job.unwrap()).unwrap().to_string();
+    assert!(!job.contains("sluice-otlp"), "{job}");
+    let [claim, claim_uid, workload_version] = ["queue-0", "u", "w"].map(str::to_owned);
+    let drain = Drain { ordinal: 0, claim, claim_uid, workload_version };
+    let job = serde_json::to_value(drain_job(&plan, &drain)).unwrap().to_string();
     assert!(!job.contains("sluice-otlp"), "{job}");
 }
 

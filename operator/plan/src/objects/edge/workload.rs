@@ -4,7 +4,7 @@ use crate::{
     edge::ReadyEdge,
     names::{CONFIG_FOLDER, EDGE, EDGE_CONFIG_FILE, EDGE_CONTAINER},
     objects::{
-        pod::{container_ports, pod, resources},
+        pod::{admin_port, otlp_ports, pod, resources},
         workload::{of_pod, probe},
     },
     pipeline::edge_config::grace_seconds,
@@ -69,7 +69,7 @@ fn container(edge: &ReadyEdge) -> Container {
         name: EDGE_CONTAINER.into(),
         args: Some(vec!["edge".into(), "--config".into(), format!("{CONFIG_FOLDER}/{EDGE_CONFIG_FILE}")]),
         env: Some(vec![of_pod("POD_NAME", "metadata.name")]),
-        ports: Some(container_ports(Some(&edge.service))),
+        ports: Some(otlp_ports(&edge.service).into_iter().chain([admin_port()]).collect()),
         resources: Some(resources(sized.memory, &sized.cpu_request, sized.cpu_limit.as_deref())),
         // A start takes a second; a pod that does not answer for a minute is restarted.
         startup_probe: Some(probe("/livez", 2, 30)),
