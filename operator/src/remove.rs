@@ -281,7 +281,7 @@ async fn let_go(
         }
         Ok(()) => {}
     }
-    let words = why.words(state, &kept) + &never_bound_words(&left);
+    let words = why.words(state, &kept, pipeline.spec.source.kafka.is_some()) + &never_bound_words(&left);
     events::let_go(pipeline, why, &words, &world.shared).await;
     finalizer::let_go(pipeline, world).await?;
     Ok(Progress::Done)

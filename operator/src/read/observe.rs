@@ -84,7 +84,7 @@ pub async fn observe(
     let job = schema_job_name(pipeline, &secrets, &partitions, workload.as_ref(), &world.shared.defaults);
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
     let look = sources.looks.look(&key, &gateways).await;
-    let lag_messages = lag(pipeline, kafka.as_ref(), (look.as_deref(), &gateways));
+    let lag_messages = lag(pipeline, kafka.as_ref(), (look.as_deref(), &gateways, workload.as_ref()));
     let now = world.now();
     let (report, reasons, silent) = sources.memory.with(&key, |memory| {
         let report = gateway_report::hear(&mut memory.report, look.as_deref(), &gateways, now);
@@ -154,10 +154,10 @@ async fn ask(
 fn lag(
     pipeline: &TracePipeline,
     kafka: Option<&Sample>,
-    (look, gateways): (Option<&Look>, &[Gateway]),
+    (look, gateways, workload): (Option<&Look>, &[Gateway], Option<&WorkloadSeen>),
 ) -> Option<u64> {
     match &pipeline.spec.source.otlp {
-        Some(_) => logs::waiting(look?, gateways),
+        Some(_) => logs::waiting(look?, gateways, workload?.wanted),
         None => kafka?.lag_messages,
     }
 }

@@ -98,7 +98,8 @@ pub async fn replace(
     Ok(())
 }
 
-/// What the first gateway fails at since the last look, and the others do not.
+/// What the first gateway fails at since the last look, and the others do not; or that it cannot use the table, which one with `source.otlp` says
+/// while it is ready.
 fn trouble(memory: &mut Option<CanaryMemory>, facts: &Facts) -> Option<String> {
     let first = facts.observed.workload.as_ref()?.wanted.checked_sub(1)?;
     let look = match (facts.look.as_deref(), &*memory) {
@@ -106,17 +107,26 @@ fn trouble(memory: &mut Option<CanaryMemory>, facts: &Facts) -> Option<String> {
         (_, remembered) => return remembered.as_ref()?.trouble.clone(),
     };
     let (now, at) = (counts(look), look.at);
+    let without_table = without_table(look, first);
     let Some(remembered) = memory else {
-        *memory = Some(CanaryMemory { first: now.clone(), last: now, at, trouble: None });
-        return None;
+        let trouble = without_table;
+        *memory = Some(CanaryMemory { first: now.clone(), last: now, at, trouble: trouble.clone() });
+        return trouble;
     };
-    let trouble = trouble_of(first, Looks { first: &remembered.first, last: &remembered.last, now: &now });
+    let looks = Looks { first: &remembered.first, last: &remembered.last, now: &now };
+    let trouble = without_table.or_else(|| trouble_of(first, looks));
     // A gateway that did not answer before is compared from now on.
     for (ordinal, counted) in &now {
         remembered.first.entry(*ordinal).or_insert(*counted);
     }
     (remembered.last, remembered.at, remembered.trouble) = (now, at, trouble.clone());
     trouble
+}
+
+fn without_table(look: &Look, ordinal: u32) -> Option<String> {
+    let said = look.said.iter().find(|said| said.gateway.ordinal == ordinal)?;
+    let error = said.report.as_ref().ok()?.insert_error.as_ref().filter(|error| error.is_of_table())?;
+    Some(format!("gateway {ordinal} {}", error.message))
 }
 
 /// The rollout looks again after so many seconds.

@@ -229,9 +229,13 @@ fn poll_logs(
     let is_silent = |ordinal| !answers.iter().any(|(pod, _)| pod.ordinal == ordinal);
     let ready = facts.gateways.iter().filter(|gateway| gateway.is_ready && gateway.ordinal < staying);
     let silent = ready.filter(|gateway| is_silent(gateway.ordinal)).count();
-    let all = totals.look(answers.iter().map(|(pod, logs)| (pod.ordinal, *logs)));
-    // Without an answer nothing is known of the logs.
-    let partitions = if answers.is_empty() { Vec::new() } else { vec![Some(all)] };
+    // Without all answers nothing is known of the logs together: what a silent one has appended would come all at once when it answers.
+    let is_known = silent == 0 && !answers.is_empty();
+    let partitions = if is_known {
+        vec![Some(totals.look(answers.iter().map(|(pod, logs)| (pod.ordinal, *logs))))]
+    } else {
+        Vec::new()
+    };
     let pods = answers.into_iter().map(|(pod, _)| pod).filter(|pod| pod.ordinal < staying).collect();
     let silent = u32::try_from(silent).unwrap_or(u32::MAX);
     // No group divides anything.
