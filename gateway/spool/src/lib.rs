@@ -22,6 +22,7 @@
 
 mod body;
 mod entry;
+mod failure;
 mod files;
 pub mod format;
 mod identity;

@@ -2,6 +2,7 @@
 //! it.
 
 use crate::{
+    failure::Failure,
     files::{Fatal, FileAt, Files},
     format::{Kind, VERSION, name, parse_name},
     queue::{Options, Queue},
@@ -44,7 +45,7 @@ impl<F: Files> Queue<F> {
             removed_bytes: 0,
             // Drafts were removed, and an earlier run's removals or renames may not be durable yet.
             directory_dirty: true,
-            failed: None,
+            failure: Failure::default(),
         };
         let mut recovery = recovery();
         for (&sequence, &kind) in &found {

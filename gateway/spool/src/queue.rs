@@ -32,6 +32,7 @@ mod room;
 use crate::{
     body::Body,
     entry::{BlockId, Coordinates, Entry, PartitionName, Sent, State},
+    failure::Failure,
     files::{Fatal, Files, is_short},
     format::{
         RECORD_HEADER_BYTES, RECORDS_AT, SEGMENT_BYTES_MIN, SEGMENTS_MAX, TOKEN_BYTES_MAX, TOPIC_BYTES_MAX,
@@ -197,7 +198,7 @@ pub struct Queue<F: Files> {
     pub(crate) removed_bytes: u64,
     pub(crate) directory_dirty: bool,
     /// The fatal error, after one.
-    pub(crate) failed: Option<String>,
+    pub(crate) failure: Failure,
 }
 
 impl<F: Files> Queue<F> {
@@ -208,7 +209,7 @@ impl<F: Files> Queue<F> {
         body: &[B],
         now_ms: u64,
     ) -> Result<BlockId, AppendError> {
-        self.sound()?;
+        self.failure.check("the queue")?;
         let body_bytes = body_bytes(body);
         self.fits(head, body_bytes)?;
         let record_bytes = body_bytes.saturating_add(RECORD_HEADER_BYTES as u64);
@@ -220,7 +221,7 @@ impl<F: Files> Queue<F> {
             Ok(segment.append(head, body, stamp)?)
         });
         if let Err(AppendError::Fatal(fatal)) = &outcome {
-            self.failed = Some(fatal.to_string());
+            self.failure.note(fatal);
         }
         outcome
     }
@@ -407,21 +408,9 @@ impl<F: Files> Queue<F> {
         Ok(())
     }
 
-    fn sound(&self) -> Result<(), Fatal> {
-        match &self.failed {
-            None => Ok(()),
-            Some(failed) => {
-                Err(Fatal::of("go on after a failure", "the queue")(std::io::Error::other(failed.clone())))
-            }
-        }
-    }
-
     fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, Fatal>) -> Result<T, Fatal> {
-        self.sound()?;
+        self.failure.check("the queue")?;
         let outcome = act(self);
-        if let Err(fatal) = &outcome {
-            self.failed = Some(fatal.to_string());
-        }
-        outcome
+        self.failure.keep(outcome)
     }
 }

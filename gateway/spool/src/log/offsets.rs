@@ -22,6 +22,7 @@
 //! Owner: one thread. Reading is total: a place that cannot be read is none.
 
 use crate::{
+    failure::Failure,
     files::{Fatal, FileAt, Files, is_short},
     format::{Fill, Take},
     whole_file,
@@ -69,7 +70,7 @@ pub struct Offsets<F> {
     serial: u64,
     committed: Option<Committed>,
     /// Why the file cannot be trusted any more.
-    failed: Option<String>,
+    failure: Failure,
 }
 
 /// What was read of a place.
@@ -125,7 +126,7 @@ impl<F: FileAt> Offsets<F> {
             }
             Err(error) => return Err(Fatal::of("open", FILE)(error).into()),
         };
-        let mut offsets = Self { file, owner, serial: 1, committed: None, failed: None };
+        let mut offsets = Self { file, owner, serial: 1, committed: None, failure: Failure::default() };
         let mut is_unreadable = false;
         for number in 0..2 {
             match offsets.read(number)? {
@@ -163,14 +164,9 @@ impl<F: FileAt> Offsets<F> {
     /// # Panics
     /// If the metadata is too large: plans are not.
     pub fn store(&mut self, committed: Committed) -> Result<(), Fatal> {
-        if let Some(failed) = &self.failed {
-            return Err(Fatal::of("go on after a failure", FILE)(std::io::Error::other(failed.clone())));
-        }
+        self.failure.check(FILE)?;
         let stored = self.write(self.serial, &committed);
-        if let Err(fatal) = &stored {
-            self.failed = Some(fatal.to_string());
-        }
-        stored?;
+        self.failure.keep(stored)?;
         self.serial = self.serial.saturating_add(1);
         self.committed = Some(committed);
         Ok(())
@@ -270,7 +266,8 @@ mod tests {
 
     fn bytes() -> [u8; COMMIT_BYTES] {
         let committed = Committed { offset: 40, metadata: "plan".to_owned(), end: 60 };
-        let offsets = Offsets { file: (), owner: OWNER, serial: 9, committed: None, failed: None };
+        let offsets =
+            Offsets { file: (), owner: OWNER, serial: 9, committed: None, failure: Failure::default() };
         offsets.encode_of(&committed)
     }
 

@@ -7,6 +7,7 @@
 
 use crate::{
     entry::PartitionName,
+    failure::Failure,
     files::{Fatal, Files},
     format::{BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORDS_AT, name},
     log::{
@@ -83,7 +84,7 @@ pub struct Log<F: Files> {
     removed_bytes: u64,
     directory_dirty: bool,
     /// The fatal error, after one.
-    failed: Option<String>,
+    failure: Failure,
 }
 
 /// The segment that is appended to.
@@ -109,7 +110,7 @@ impl<F: Files> Log<F> {
             kept_bytes: 0,
             removed_bytes: 0,
             directory_dirty: false,
-            failed: None,
+            failure: Failure::default(),
         }
     }
 
@@ -150,10 +151,10 @@ impl<F: Files> Log<F> {
     /// Appends messages as one record. They are durable, and can be read, after the next [`Log::sync`]. `room` is how many bytes the log's
     /// files may grow.
     pub fn append(&mut self, messages: &[&[u8]], now_ms: u64, room: u64) -> Result<Appended, LogError> {
-        self.sound()?;
+        self.failure.check("the log")?;
         let outcome = self.append_unguarded(messages, now_ms, room);
         if let Err(LogError::Fatal(fatal)) = &outcome {
-            self.failed = Some(fatal.to_string());
+            self.failure.note(fatal);
         }
         outcome
     }
@@ -320,21 +321,9 @@ impl<F: Files> Log<F> {
         Ok(())
     }
 
-    fn sound(&self) -> Result<(), Fatal> {
-        match &self.failed {
-            None => Ok(()),
-            Some(failed) => {
-                Err(Fatal::of("go on after a failure", "the log")(std::io::Error::other(failed.clone())))
-            }
-        }
-    }
-
     fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, Fatal>) -> Result<T, Fatal> {
-        self.sound()?;
+        self.failure.check("the log")?;
         let outcome = act(self);
-        if let Err(fatal) = &outcome {
-            self.failed = Some(fatal.to_string());
-        }
-        outcome
+        self.failure.keep(outcome)
     }
 }
