@@ -149,7 +149,10 @@ impl Status {
         if let Some((numbers, _)) = self.source.get() {
             // Whatever ClickHouse does, requests are kept: clients get an answer, and not none.
             let is_ending = numbers.is_ending.load(Ordering::Relaxed);
-            return is_ending.then(|| "the gateway is ending".to_owned()).into_iter().collect();
+            let is_closed = !numbers.is_accepting.load(Ordering::Relaxed);
+            let why = is_ending.then_some("the gateway is ending");
+            let why = why.or(is_closed.then_some("the ports of OTLP are not open yet"));
+            return why.map(str::to_owned).into_iter().collect();
         }
         if let Some(why) = self.table_misfit().clone() {
             return vec![why];
@@ -198,8 +201,8 @@ impl Status {
         assert!(self.age_max.set(age_max).is_ok(), "all workers share it");
     }
 
-    /// Blocks on the queue volume, and whether something must stay on it: what is damaged, or with `source.otlp` dead letters. Before the queue is opened, it is unknown what an earlier run has left. The
-    /// answer must not be 0 then, because the operator would delete the volume.
+    /// Blocks on the queue volume, and whether something must stay on it: what is damaged, or with `source.otlp` dead letters. Before the queue is
+    /// opened, it is unknown what an earlier run has left. The answer must not be 0 then, because the operator would delete the volume.
     fn on_volume(&self) -> (u64, bool) {
         if let Some((numbers, _)) = self.source.get() {
             // Messages count as not committed.

@@ -41,6 +41,7 @@ fn accept(status: &Status) -> Arc<SourceNumbers> {
     let fails: OnFatal = Arc::new(|fatal| panic!("{fatal}"));
     let keeper = Keeper::new([0; 16], Vec::new(), gate, numbers.clone(), fails);
     status.accepts(numbers.clone(), Arc::new(keeper));
+    numbers.is_accepting.store(true, Ordering::Relaxed);
     numbers
 }
 
@@ -135,6 +136,15 @@ fn a_volume_with_dead_letters_or_damage_must_stay() {
     numbers.letter_bytes.store(0, Ordering::Relaxed);
     numbers.is_damaged.store(true, Ordering::Relaxed);
     assert_eq!(status.remaining(), Remaining { damaged: Some(true), ..NOTHING });
+}
+
+#[test]
+fn a_gateway_whose_ports_are_not_open_yet_is_not_ready() {
+    let status = Status::new(Arc::new(metrics()), Arc::new(Pool::new(1 << 20, 1, 1)), None);
+    let numbers = accept(&status);
+    assert_eq!(status.ready(), Ok(()));
+    numbers.is_accepting.store(false, Ordering::Relaxed);
+    assert_eq!(status.ready(), Err("the ports of OTLP are not open yet".to_owned()));
 }
 
 #[test]

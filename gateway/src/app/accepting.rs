@@ -40,10 +40,9 @@ pub(super) fn start(
                 // The process is ending already.
             }
         }),
+        opened: &|numbers, keeper| status.accepts(numbers.clone(), keeper.clone()),
     };
-    let front = Front::start(deps, io)?;
-    status.accepts(front.numbers.clone(), front.keeper.clone());
-    Ok(Some(Accepting { front, ending: None }))
+    Ok(Some(Accepting { front: Front::start(deps, io)?, ending: None }))
 }
 
 impl Accepting {

@@ -62,6 +62,8 @@ pub struct FrontDeps<'a> {
     /// Bytes of the volume.
     pub volume_bytes: u64,
     pub on_fatal: OnFatal,
+    /// Called once the logs are open, before the first request can come: whoever asks what is on the volume must not miss one.
+    pub opened: &'a dyn Fn(&Arc<SourceNumbers>, &Arc<Keeper>),
 }
 
 impl Front {
@@ -70,7 +72,7 @@ impl Front {
     /// # Errors
     /// If a file, a thread or an address cannot be used.
     pub fn start(deps: FrontDeps<'_>, io: &Runtime) -> anyhow::Result<Self> {
-        let FrontDeps { checked, otlp, metrics, drain, volume_bytes, on_fatal } = deps;
+        let FrontDeps { checked, otlp, metrics, drain, volume_bytes, on_fatal, opened: tell } = deps;
         let config = checked.config();
         let opened = opening::open(config, otlp, volume_bytes)?;
         let OpenedVolume { volume_id, logs, writers, accepting, log_bytes_max, letters, is_damaged } = opened;
@@ -113,8 +115,10 @@ impl Front {
             timeout: SourceAcceptor::TIMEOUT,
         };
         let server_config = server_config(checked, otlp, &numbers)?;
+        tell(&numbers, &keeper);
         let server =
             io.block_on(Server::bind(server_config, acceptor)).context("cannot start the OTLP server")?;
+        numbers.is_accepting.store(true, Ordering::Relaxed);
         let (grpc, http) = (shown(server.grpc_address()), shown(server.http_address()));
         tracing::info!(%grpc, %http, "accepting OTLP requests");
         let (stop, stopped) = oneshot::channel::<()>();

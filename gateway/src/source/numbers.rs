@@ -16,6 +16,8 @@ pub struct SourceNumbers {
     pub letter_bytes: AtomicU64,
     /// Whether damage was found on the volume.
     pub is_damaged: AtomicBool,
+    /// Whether the ports of OTLP are open.
+    pub is_accepting: AtomicBool,
     /// Whether the process ends.
     pub is_ending: AtomicBool,
     /// Memory of requests.
@@ -32,6 +34,7 @@ impl SourceNumbers {
             log_bytes_max: AtomicU64::new(0),
             letter_bytes: AtomicU64::new(0),
             is_damaged: AtomicBool::new(false),
+            is_accepting: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             permits,
             counters: Arc::default(),
