@@ -12,6 +12,7 @@ mod of_kubernetes;
 mod reference;
 pub mod security;
 pub mod status;
+mod texts;
 mod trace_connection;
 mod trace_pipeline;
 

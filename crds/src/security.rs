@@ -19,6 +19,7 @@ pub use oauth::{
     OAuth, SaslExtension, ServiceAccountToken,
 };
 
+use crate::texts;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,7 +49,8 @@ pub struct CaSecretRef {
 
     /// The key of the certificates. When it is not set, ca.crt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub key: Option<String>,
 }
 
@@ -62,13 +64,15 @@ pub struct CertificateSecretRef {
 
     /// The key of the certificate and its chain, in PEM. When it is not set, tls.crt. Strimzi writes a KafkaUser's certificate to user.crt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub certificate_key: Option<String>,
 
     /// The key of the certificate's private key, in PEM and not encrypted. When it is not set, tls.key. Strimzi writes a KafkaUser's private key
     /// to user.key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub private_key_key: Option<String>,
 }
 
@@ -82,12 +86,14 @@ pub struct UserSecretRef {
 
     /// The key of the user's name. When it is not set, username; none is read when the name stands in username beside secretRef.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub username_key: Option<String>,
 
     /// The key of the password. When it is not set, password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub password_key: Option<String>,
 }
 
@@ -101,7 +107,8 @@ pub struct TokenSecretRef {
 
     /// The key of the token. When it is not set, token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub key: Option<String>,
 }
 
@@ -115,7 +122,8 @@ pub struct BearerTokensSecretRef {
 
     /// The key of the tokens, one a line. When it is not set, tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub key: Option<String>,
 }
 
@@ -129,7 +137,8 @@ pub struct BasicUsersSecretRef {
 
     /// The key of the users, one a line, each user:password. When it is not set, users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub key: Option<String>,
 }
 
@@ -153,7 +162,11 @@ pub struct Sasl {
     /// The user's name, for a Secret without one, such as that of a KafkaUser of Strimzi (where it is the KafkaUser's name). When it is not
     /// set, the Secret must contain the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 255), regex(pattern = "^[^\\x00-\\x1f\\x7f]+$"))]
+    #[schemars(length(min = 1, max = 255))]
+    #[x_kube(validation = texts::form(
+        "^[^[:cntrl:]]+$",
+        "username has no control characters, such as a line break"
+    ))]
     pub username: Option<String>,
 
     /// A Secret in the pipeline's namespace with the password and, unless username is set, the user's name. When it changes, the gateways

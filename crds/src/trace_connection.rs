@@ -8,6 +8,7 @@
 
 use crate::{
     security::{Sasl, Tls},
+    texts,
     trace_pipeline::{Credentials, Shard, shard_rules, source},
 };
 use kube::{CustomResource, KubeSchema};
@@ -149,9 +150,11 @@ pub struct TraceConnectionStatus {
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionRef {
     /// Its name.
-    #[schemars(
-        length(min = 1, max = 253),
-        regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-    )]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::form(
+        "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        "name of connectionRef is the name of a TraceConnection: a-z, 0-9, '-' and '.', with a letter or digit at both ends and beside each \
+         '.', such as main"
+    ))]
     pub name: String,
 }

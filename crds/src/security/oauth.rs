@@ -1,6 +1,7 @@
 //! Tokens for Kafka: where they come from.
 
 use super::CaSecretRef;
+use crate::texts;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,7 +39,9 @@ pub struct OAuth {
 /// The value of a SASL extension or of a parameter.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct SaslExtension(#[schemars(length(max = 1024), regex(pattern = "^[\\x20-\\x7e]*$"))] pub String);
+pub struct SaslExtension(
+    #[schemars(length(max = 1024), extend("x-kubernetes-validations" = [texts::sasl_extension()]))] pub String,
+);
 
 /// The client credentials grant of OAuth 2.0.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +69,11 @@ pub struct ClientCredentials {
 
     /// The client's id, for a Secret without one, and with clientAssertion. When it is not set, the Secret contains the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 255), regex(pattern = "^[^\\x00-\\x1f\\x7f]+$"))]
+    #[schemars(length(min = 1, max = 255))]
+    #[x_kube(validation = texts::form(
+        "^[^[:cntrl:]]+$",
+        "clientId has no control characters, such as a line break"
+    ))]
     pub client_id: Option<String>,
 
     /// A Secret in the pipeline's namespace with the client's secret and, unless clientId is set, the client's id. When it changes, the
@@ -86,7 +93,11 @@ pub struct ClientCredentials {
 
     /// The scope that is asked for. When it is not set, the server's default. Entra ID wants https://NAMESPACE.servicebus.windows.net/.default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^[\\x20-\\x7e]+$"))]
+    #[schemars(length(min = 1, max = 1024))]
+    #[x_kube(validation = texts::form(
+        "^[ -~]+$",
+        "scope is ASCII without control characters, such as api://kafka/.default"
+    ))]
     pub scope: Option<String>,
 
     /// More parameters of the request by name, such as audience or resource; at most 16.
@@ -112,12 +123,14 @@ pub struct ClientSecretRef {
 
     /// The key of the client's id. When it is not set, client-id; none is read when the id stands in clientId beside secretRef.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub client_id_key: Option<String>,
 
     /// The key of the client's secret. When it is not set, client-secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub client_secret_key: Option<String>,
 }
 
@@ -127,7 +140,8 @@ pub struct ClientSecretRef {
 pub struct ClientAssertion {
     /// Whom the token is for: what the token endpoint expects as its audience. Default api://AzureADTokenExchange, that of Entra ID.
     #[serde(default = "assertion_audience")]
-    #[schemars(length(min = 1, max = 255), regex(pattern = "^[\\x21-\\x7e]+$"))]
+    #[schemars(length(min = 1, max = 255))]
+    #[x_kube(validation = texts::audience())]
     pub audience: String,
 
     /// How long a token lives, in seconds: 600 to 86400. When it is not set, 3600.
@@ -168,17 +182,20 @@ pub struct AwsSecretRef {
 
     /// The key of the access key's id. When it is not set, access-key-id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub access_key_id_key: Option<String>,
 
     /// The key of the secret access key. When it is not set, secret-access-key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub secret_access_key_key: Option<String>,
 
     /// The key of the session token that temporary keys have. When it is not set, none is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[.]?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_key())]
     pub session_token_key: Option<String>,
 }
 
@@ -197,7 +214,8 @@ pub enum ClientAuthentication {
 #[serde(rename_all = "camelCase")]
 pub struct ServiceAccountToken {
     /// Whom the token is for: what brokers expect as its audience.
-    #[schemars(length(min = 1, max = 255), regex(pattern = "^[\\x21-\\x7e]+$"))]
+    #[schemars(length(min = 1, max = 255))]
+    #[x_kube(validation = texts::audience())]
     pub audience: String,
 
     /// How long a token lives, in seconds: 600 to 86400. When it is not set, 3600.

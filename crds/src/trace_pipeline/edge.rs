@@ -34,8 +34,9 @@ use std::collections::BTreeMap;
 )]
 pub struct Edge {
     /// The topic that spans are written to, as OTLP in protobuf: one of source.kafka.topics. When it is not set, their only one.
+    // A rule of the spec compares it with those topics, whose form another rule bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 249), regex(pattern = "^[a-zA-Z0-9._-]+$"))]
+    #[schemars(length(min = 1, max = 249))]
     pub topic: Option<String>,
 
     /// OTLP/gRPC.

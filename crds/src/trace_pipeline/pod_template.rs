@@ -3,7 +3,10 @@
 //!
 //! All but the first has Kubernetes' own types, so that what is written for a Deployment can be copied; [`bounded`] is their schema.
 
-use crate::of_kubernetes::{bounded, variables};
+use crate::{
+    of_kubernetes::{bounded, variables},
+    texts,
+};
 use k8s_openapi::api::core::v1::{
     Affinity, EnvVar, HostAlias, PodDNSConfig, PodSecurityContext, SecurityContext, Toleration,
     TopologySpreadConstraint, Volume, VolumeMount,
@@ -233,7 +236,7 @@ pub enum UserAndGroup {
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LabelValue(
-    #[schemars(length(max = 63), regex(pattern = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"))] pub String,
+    #[schemars(length(max = 63), extend("x-kubernetes-validations" = [texts::label_value()]))] pub String,
 );
 
 /// The value of an annotation. All of them are also in what the StatefulSet remembers of a template during a rollout, as JSON within JSON:

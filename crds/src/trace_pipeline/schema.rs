@@ -1,5 +1,6 @@
 //! The table that rows go to: who makes it, and how.
 
+use crate::texts;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,7 +56,11 @@ pub struct Schema {
 
     /// The cluster on which statements are run (ON CLUSTER). When it is not set, they are run at each of the endpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 128), regex(pattern = "^[a-zA-Z_][a-zA-Z0-9_]*$"))]
+    #[schemars(length(min = 1, max = 128))]
+    #[x_kube(validation = texts::form(
+        "^[a-zA-Z_][a-zA-Z0-9_]*$",
+        "cluster is a-z, A-Z, 0-9 and '_', with no digit at the beginning, such as prod_eu"
+    ))]
     pub cluster: Option<String>,
 
     /// Age at which rows are dropped, whole days at a time: a duration such as 30d or 1d12h, from 1h to 36500d. When it is not
@@ -230,36 +235,31 @@ pub struct TypedPaths {
     /// Of the resource's attributes, such as k8s.pod.name: Nullable(String). HyperDX cannot list the values of such a path.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 64))]
-    #[x_kube(validation = Rule::new(
-        "self.all(k, self[k].matches('^((Bool|U?Int(8|16|32|64)|Float(32|64)|String)\
-         |Nullable[(](Bool|U?Int(8|16|32|64)|Float(32|64)|String)[)])$'))")
-        .message("each type of typedPaths.resource is Bool, Int8 to Int64, UInt8 to UInt64, Float32, Float64 or String, or Nullable() of one, \
-                  such as Nullable(String)"))]
     pub resource: BTreeMap<String, PathType>,
 
     /// Of the span's attributes, such as http.response.status_code: Nullable(Int64).
     #[serde(default)]
     #[schemars(extend("maxProperties" = 64))]
-    #[x_kube(validation = Rule::new(
-        "self.all(k, self[k].matches('^((Bool|U?Int(8|16|32|64)|Float(32|64)|String)\
-         |Nullable[(](Bool|U?Int(8|16|32|64)|Float(32|64)|String)[)])$'))")
-        .message("each type of typedPaths.span is Bool, Int8 to Int64, UInt8 to UInt64, Float32, Float64 or String, or Nullable() of one, \
-                  such as Nullable(String)"))]
     pub span: BTreeMap<String, PathType>,
 }
 
 /// The type of a path.
-// The rules of the maps bound its text: a rule has words, and the schema of a text that is not a field cannot have one.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct PathType(#[schemars(length(max = 32))] pub String);
+pub struct PathType(
+    #[schemars(length(max = 32), extend("x-kubernetes-validations" = [texts::path_type()]))] pub String,
+);
 
 /// A column that the gateways do not fill.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExtraColumn {
     /// Its name.
-    #[schemars(length(min = 1, max = 128), regex(pattern = "^[a-zA-Z_][a-zA-Z0-9_]*$"))]
+    #[schemars(length(min = 1, max = 128))]
+    #[x_kube(validation = texts::form(
+        "^[a-zA-Z_][a-zA-Z0-9_]*$",
+        "the name of a column is a-z, A-Z, 0-9 and '_', with no digit at the beginning, such as HttpRoute"
+    ))]
     pub name: String,
 
     /// Its type, such as LowCardinality(String).

@@ -2,6 +2,7 @@
 
 use crate::{
     security::{ServiceAccountToken, Tls, TokenSecretRef, UserSecretRef},
+    texts,
     trace_connection::ConnectionRef,
     trace_pipeline::{insert::Insert, schema::Schema, shard_rules},
 };
@@ -73,12 +74,20 @@ pub struct ClickHouseSink {
 
     /// Database. Default otel.
     #[serde(default = "database")]
-    #[schemars(length(min = 1, max = 128), regex(pattern = "^[a-zA-Z0-9._-]+$"))]
+    #[schemars(length(min = 1, max = 128))]
+    #[x_kube(validation = texts::form(
+        "^[a-zA-Z0-9._-]+$",
+        "database is a-z, A-Z, 0-9, '.', '_' and '-', such as otel"
+    ))]
     pub database: String,
 
     /// Table. Default otel_traces.
     #[serde(default = "table")]
-    #[schemars(length(min = 1, max = 128), regex(pattern = "^[a-zA-Z0-9._-]+$"))]
+    #[schemars(length(min = 1, max = 128))]
+    #[x_kube(validation = texts::form(
+        "^[a-zA-Z0-9._-]+$",
+        "table is a-z, A-Z, 0-9, '.', '_' and '-', such as otel_traces"
+    ))]
     pub table: String,
 
     /// User and password, or a token. When it is not set, the user "default" without a password.
@@ -140,7 +149,11 @@ fn table() -> String {
 pub struct Credentials {
     /// The user's name, for a Secret without one. When it is not set, the Secret must contain the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 255), regex(pattern = "^[^:\\x00-\\x1f\\x7f]+$"))]
+    #[schemars(length(min = 1, max = 255))]
+    #[x_kube(validation = texts::form(
+        "^[^:[:cntrl:]]+$",
+        "username of credentials has no ':' and no control characters, such as a line break"
+    ))]
     pub username: Option<String>,
 
     /// A Secret in the pipeline's namespace with the password and, unless username is set, the user's name. When it changes, the gateways

@@ -104,11 +104,12 @@ pub struct KafkaSource {
     pub sasl: Option<Sasl>,
 
     /// Topics by name; 1 to 64.
-    #[schemars(
-        length(min = 1, max = 64),
-        inner(length(min = 1, max = 249), regex(pattern = "^[a-zA-Z0-9._-]+$"))
+    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 249)))]
+    #[x_kube(
+        validation = Rule::new("self.all(t, t.matches('^[a-zA-Z0-9._-]+$'))")
+            .message("each of topics is the name of a topic: a-z, A-Z, 0-9, '.', '_' and '-', such as otlp_spans"),
+        merge_strategy = ListMerge::Set
     )]
-    #[x_kube(merge_strategy = ListMerge::Set)]
     pub topics: Vec<String>,
 
     /// The consumer group. When it is not set, or empty, <namespace>.<name>. Once gateways have read, another one is refused, since it would

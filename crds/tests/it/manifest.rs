@@ -1,8 +1,10 @@
-//! The file, and what a pipeline looks like once the defaults are in.
+//! The generated file, and a pipeline with its defaults filled in.
 
 use crate::{defaulted, in_connection_sample, sample, schema, smallest};
 use serde_json::{Value, json};
-use sluice_crds::{DERIVED, NAME_CHARS_MAX, TracePipeline, crd, crd_yaml, reference_markdown};
+use sluice_crds::{
+    DERIVED, NAME_CHARS_MAX, TracePipeline, connection_crd, crd, crd_yaml, reference_markdown,
+};
 
 #[test]
 fn the_file_is_what_the_types_say() {
@@ -48,7 +50,7 @@ fn nothing_is_written_that_an_api_server_would_drop() {
     });
 }
 
-/// A server refuses a `null` that is none of the words, and drops it where nothing says that it may be there.
+/// A server refuses a `null` that an enum does not list, and drops one where `nullable` does not allow it.
 #[test]
 fn every_choice_may_be_null_for_not_set_and_every_format_is_known_to_a_server() {
     each(&crd(), "", &mut |path, value| {
@@ -62,7 +64,7 @@ fn every_choice_may_be_null_for_not_set_and_every_format_is_known_to_a_server() 
     });
 }
 
-/// What a choice means stands with the field, which says what it is when nothing is said, and not with the type of its words.
+/// The description of a field is all that the definition has of an enum: the descriptions of its values are not in it.
 #[test]
 fn a_choice_without_a_default_says_what_it_is_when_it_is_not_set() {
     let schema = schema();
@@ -101,7 +103,19 @@ fn every_string_and_list_of_the_spec_is_bounded() {
     });
 }
 
-/// Whoever reads `kubectl explain` sees what a field is when nothing is said, and how far a number may go.
+/// A server answers a text that does not match a pattern with the regular expression alone. A number or a share keeps its pattern: a server
+/// cannot bound the length of such a text, so that a rule about it would cost as much as one about the longest text.
+#[test]
+fn a_text_of_another_form_is_answered_in_words() {
+    for crd in [crd(), connection_crd()] {
+        each(&crd, "", &mut |path, value| {
+            let has_pattern = value.get("pattern").is_some_and(Value::is_string);
+            assert!(!has_pattern || path.ends_with("/properties/maxUnavailable"), "{path} has a pattern");
+        });
+    }
+}
+
+/// `kubectl explain` shows the default of a field, and the range of a number.
 #[test]
 fn every_default_of_the_spec_is_told_and_every_number_has_a_range() {
     let schema = schema();
@@ -127,7 +141,7 @@ fn every_default_of_the_spec_is_told_and_every_number_has_a_range() {
     assert!(defaults > 30, "{defaults}");
 }
 
-/// What counts while a field is not set is a default of the schema, or one of the values that follow from others.
+/// A field that is not set has a default of the schema, or a value that follows from other fields.
 #[test]
 fn what_counts_while_a_field_is_not_set_is_in_the_schema_or_follows_from_others() {
     let schema = schema();
@@ -231,7 +245,7 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
     let by_schema = defaulted(&smallest());
     let by_types: TracePipeline = serde_json::from_value(smallest()).unwrap();
     assert_eq!(serde_json::to_value(by_types.spec).unwrap(), by_schema["spec"]);
-    // What nobody has said anything about is not taken for something that is done.
+    // Tools that wait do not take a pipeline that no operator has seen for a finished one.
     assert_eq!(by_schema["status"], json!({"observedGeneration": -1}));
     assert_eq!(
         by_schema["spec"]["gateway"]["resources"],
@@ -240,7 +254,7 @@ fn defaults_of_the_schema_are_the_defaults_of_the_types() {
     assert_eq!(by_schema["spec"]["delivery"]["deadLetter"]["onMissing"], "Stop");
 }
 
-/// What takes the place of another field, and the sample that has it. The first that fits counts.
+/// Fields that exclude a field of the full sample, each with a sample that sets it. The first entry that matches counts.
 const INSTEAD: [(&str, &str); 15] = [
     ("/spec/source/otlp", "tracepipeline-otlp-secured.yaml"),
     ("/spec/edge/replicas", "tracepipeline-edge.yaml"),
@@ -269,7 +283,7 @@ const DEPRECATED: [&str; 3] = [
     "/spec/gateway/resources/cpuLimit",
 ];
 
-/// Fields whose inside is Kubernetes' own: the sample shows how they are used, not all that there is.
+/// Fields of Kubernetes' own types: the sample shows how they are used, and leaves most of their fields out.
 const OF_KUBERNETES: [&str; 15] = [
     "/spec/edge/podTemplate/tolerations/0/",
     "/spec/edge/podTemplate/topologySpreadConstraints/0/",
@@ -400,7 +414,7 @@ pub fn each(value: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// What is not Kafka comes as another field beside `kafka`: nothing of Kafka's stands outside of it, and neither is required.
+/// Each source is one field beside `kafka`. No field of Kafka stands outside `kafka`, and no source is required.
 #[test]
 fn the_source_has_room_for_another_kind() {
     let source = schema()["properties"]["spec"]["properties"]["source"].clone();

@@ -7,6 +7,79 @@ pub const LOGINS: &[Case] = &[
     Case {
         pointer: "/spec/source/kafka/sasl",
         taken: &[
+            r#"{"mechanism": "Plain", "secretRef": {"name": "a", "passwordKey": "user.password_1-A"}}"#,
+            r#"{"mechanism": "Plain", "secretRef": {"name": "a", "passwordKey": ".a"}}"#,
+        ],
+        refused: &[
+            r#"{"mechanism": "Plain", "secretRef": {"name": "a", "passwordKey": "a/b"}}"#,
+            r#"{"mechanism": "Plain", "secretRef": {"name": "a", "usernameKey": "."}}"#,
+            r#"{"mechanism": "Plain", "secretRef": {"name": "a", "usernameKey": "..a"}}"#,
+        ],
+        message: "the key of a Secret is",
+    },
+    Case {
+        pointer: "/spec/source/kafka/sasl",
+        taken: &[r#"{"mechanism": "Plain", "username": "CN=a, O=é:", "secretRef": {"name": "a"}}"#],
+        refused: &[
+            r#"{"mechanism": "Plain", "username": "a\n", "secretRef": {"name": "a"}}"#,
+            r#"{"mechanism": "Plain", "username": "a\u007f", "secretRef": {"name": "a"}}"#,
+        ],
+        message: "username has no control characters",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/credentials",
+        taken: &[r#"{"username": "a b", "secretRef": {"name": "a"}}"#],
+        refused: &[
+            r#"{"username": "a:b", "secretRef": {"name": "a"}}"#,
+            r#"{"username": "a\n", "secretRef": {"name": "a"}}"#,
+        ],
+        message: "username of credentials has no ':'",
+    },
+    Case {
+        pointer: "/spec/source/kafka/sasl",
+        taken: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a", "clientId": "a b", "secretRef": {"name": "a"}}}}"#,
+        ],
+        refused: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a", "clientId": "a\t", "secretRef": {"name": "a"}}}}"#,
+        ],
+        message: "clientId has no control characters",
+    },
+    Case {
+        pointer: "/spec/source/kafka/sasl",
+        taken: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a", "scope": "a b", "secretRef": {"name": "a"}}}}"#,
+        ],
+        refused: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a", "scope": "é", "secretRef": {"name": "a"}}}}"#,
+        ],
+        message: "scope is ASCII without control characters",
+    },
+    Case {
+        pointer: "/spec/source/kafka/sasl",
+        taken: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"serviceAccountToken": {"audience": "https://kafka.example.com"}}}"#,
+        ],
+        refused: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"serviceAccountToken": {"audience": "a b"}}}"#,
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a", "clientId": "a", "clientAssertion": {"audience": "é"}}}}"#,
+        ],
+        message: "audience is visible ASCII without spaces",
+    },
+    Case {
+        pointer: "/spec/source/kafka/sasl",
+        taken: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"serviceAccountToken": {"audience": "a"}, "extensions": {"logicalCluster": "lkc-1", "a": ""}}}"#,
+        ],
+        refused: &[
+            r#"{"mechanism": "OAuthBearer", "oauth": {"serviceAccountToken": {"audience": "a"}, "extensions": {"logicalCluster": "é"}}}"#,
+            r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a", "secretRef": {"name": "a"}, "parameters": {"resource": "a\n"}}}}"#,
+        ],
+        message: "the value of an extension or a parameter is",
+    },
+    Case {
+        pointer: "/spec/source/kafka/sasl",
+        taken: &[
             r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "https://a", "secretRef": {"name": "a"}}}}"#,
             r#"{"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {"tokenEndpoint": "http://a:1/b?c=d", "secretRef": {"name": "a"}}}}"#,
         ],

@@ -1,9 +1,68 @@
-//! Texts of one form: columns, types, keys and names.
+//! Texts of one form: topics, tables, columns, types, keys and names.
 
 use super::values::Case;
 
 /// Values are JSON.
 pub const TEXTS: &[Case] = &[
+    Case {
+        pointer: "/spec/source/kafka/topics",
+        taken: &[r#"["otlp_spans"]"#, r#"["a.b-C_1", "2"]"#],
+        refused: &[r#"["a b"]"#, r#"["otlp_spans", "a/b"]"#, r#"["é"]"#],
+        message: "each of topics is the name of a topic",
+    },
+    Case {
+        pointer: "/spec/source/kafka",
+        taken: &[
+            r#"{"topics": ["a"], "connectionRef": {"name": "main"}}"#,
+            r#"{"topics": ["a"], "connectionRef": {"name": "a-1.b"}}"#,
+        ],
+        refused: &[
+            r#"{"topics": ["a"], "connectionRef": {"name": "Main"}}"#,
+            r#"{"topics": ["a"], "connectionRef": {"name": "main-"}}"#,
+            r#"{"topics": ["a"], "connectionRef": {"name": "a..b"}}"#,
+        ],
+        message: "name of connectionRef is the name of a TraceConnection",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/database",
+        taken: &[r#""otel""#, r#""a.b-C_1""#],
+        refused: &[r#""a b""#, r#""a`b""#],
+        message: "database is a-z",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/table",
+        taken: &[r#""otel_traces""#, r#""a.b-C_1""#],
+        refused: &[r#""a b""#, r#""a/b""#],
+        message: "table is a-z",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/schema",
+        taken: &[r#"{"cluster": "prod_eu"}"#, r#"{"cluster": "_1"}"#],
+        refused: &[r#"{"cluster": "prod-eu"}"#, r#"{"cluster": "1a"}"#],
+        message: "cluster is a-z",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse/schema",
+        taken: &[r#"{"columns": [{"name": "HttpRoute", "type": "String"}]}"#],
+        refused: &[
+            r#"{"columns": [{"name": "http.route", "type": "String"}]}"#,
+            r#"{"columns": [{"name": "a", "type": "String"}, {"name": "1a", "type": "String"}]}"#,
+        ],
+        message: "the name of a column is a-z",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            r#"{"labels": {"team": "a_B.c-1", "example.com/a": ""}}"#,
+            r#"{"nodeSelector": {"disk": "ssd"}}"#,
+        ],
+        refused: &[
+            r#"{"labels": {"team": "a b"}}"#,
+            r#"{"labels": {"team": "a", "owner": "b."}}"#,
+            r#"{"nodeSelector": {"disk": "-ssd"}}"#,
+        ],
+        message: "the value of a label is",
+    },
     Case {
         pointer: "/spec/sink/clickhouse/schema",
         taken: &[r#"{"orderBy": ["ServiceName", "toStartOfHour(Timestamp)", "_a1"]}"#],
@@ -25,7 +84,7 @@ pub const TEXTS: &[Case] = &[
             r#"{"typedPaths": {"resource": {"a": "Int64", "b": "string"}}}"#,
             r#"{"typedPaths": {"resource": {"a": "Nullable(String"}}}"#,
         ],
-        message: "each type of typedPaths.resource is",
+        message: "the type of a path is",
     },
     Case {
         pointer: "/spec/sink/clickhouse/schema",
@@ -34,7 +93,7 @@ pub const TEXTS: &[Case] = &[
             r#"{"typedPaths": {"span": {"a": "Int128"}}}"#,
             r#"{"typedPaths": {"span": {"a": "Nullable(Nullable(String))"}}}"#,
         ],
-        message: "each type of typedPaths.span is",
+        message: "the type of a path is",
     },
     Case {
         pointer: "/spec/attributes",

@@ -55,7 +55,7 @@ fn every_violation_is_told_with_its_path() {
     object["metadata"]["name"] = "1a".into();
     object["spec"]["partitionsPerReplica"] = 0.into();
     object["spec"]["queue"] = json!({"size": "1Ki", "maxBites": "3Gi"});
-    object["spec"]["source"]["kafka"]["topics"] = json!(["a b", "c", "c"]);
+    object["spec"]["source"]["kafka"]["topics"] = json!(["", "c", "c"]);
     object["spec"]["gateway"] = json!({"resources": {"limits": {"memory": "64Mi"}}});
     let found = told(&object);
     let paths: Vec<_> = found.lines().filter_map(|line| line.split_once(": ")).map(|line| line.0).collect();
