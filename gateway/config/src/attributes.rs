@@ -138,7 +138,7 @@ impl UnreadableLetters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{checked::tests::SMALLEST, parse::from_yaml};
+    use crate::{fixtures::SMALLEST, parse::from_yaml};
 
     fn with(attributes: &str) -> String {
         format!("{SMALLEST}attributes: {attributes}\n")

@@ -1,23 +1,20 @@
 //! All rules about fields, in one place. A [`CheckedConfig`] needs no further checks.
 
+mod clickhouse;
 mod kafka;
 
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
     budget::{Budget, RequestSizing, Shortfall, Sizing},
-    durability,
     gateway_config::{Commit, QUEUE_BYTES_MIN, QueueMode, Source},
-    insert_settings, log_filter,
+    log_filter,
     otlp_source::OtlpAddresses,
     violation::Violations,
 };
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::net::SocketAddr;
 
 /// Suffix of a dead-letter topic's name after its source topic's.
 pub const DEAD_LETTER_SUFFIX: &str = ".dead-letter";
-
-/// Maximum number of shards. Chosen: each has its own inserts, whose memory is reserved at the start.
-pub const SHARDS_MAX: usize = 64;
 
 /// A config that satisfies every rule, with its memory budget. Only [`GatewayConfig::check`] creates one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,8 +75,7 @@ impl GatewayConfig {
             )
         });
         let otlp = self.check_source(&mut found);
-        self.check_sink(&mut found);
-        self.check_insert(&mut found);
+        clickhouse::check(&self.sink.clickhouse, &mut found);
         self.attributes.check("attributes", &mut found);
         self.check_dead_letter(&mut found);
         self.check_process(&mut found);
@@ -102,79 +98,6 @@ impl GatewayConfig {
             kafka::check(kafka, found);
         }
         otlp.as_ref().map(|otlp| self.check_otlp(otlp, found))
-    }
-
-    fn check_sink(&self, found: &mut Violations) {
-        let clickhouse = &self.sink.clickhouse;
-        let at = |field: &str| format!("sink.clickhouse.{field}");
-        self.check_endpoints(found);
-        self.check_sink_tls(found);
-        clickhouse.schema.check(&at("schema"), found);
-        durability::check(clickhouse, "sink.clickhouse", found);
-        found.add_if(!is_identifier(&clickhouse.database), &at("database"), || {
-            identifier_rule(&clickhouse.database)
-        });
-        found.add_if(!is_identifier(&clickhouse.table), &at("table"), || identifier_rule(&clickhouse.table));
-        if let Some(credentials) = &clickhouse.credentials {
-            credentials.check(&at("credentials"), found);
-        }
-    }
-
-    fn check_endpoints(&self, found: &mut Violations) {
-        let clickhouse = &self.sink.clickhouse;
-        let (at, at_shards) = ("sink.clickhouse.endpoints", "sink.clickhouse.shards");
-        let has_shards = !clickhouse.shards.is_empty();
-        found.add_if(clickhouse.endpoints.is_empty() && !has_shards, at, || "at least one endpoint".into());
-        found.add_if(!clickhouse.endpoints.is_empty() && has_shards, at_shards, || {
-            "is set together with endpoints, which are those of a single shard: remove one of them".into()
-        });
-        found.add_if(clickhouse.shards.len() > SHARDS_MAX, at_shards, || {
-            format!("at most {SHARDS_MAX} shards")
-        });
-        for (number, shard) in clickhouse.shards.iter().enumerate() {
-            found.add_if(shard.is_empty(), &format!("{at_shards}[{number}]"), || {
-                "at least one endpoint".into()
-            });
-        }
-        let at = if has_shards { at_shards } else { at };
-        let mut seen = BTreeSet::new();
-        for endpoint in clickhouse.shards().into_iter().flatten() {
-            found.add_if(!is_url(endpoint), at, || {
-                format!(
-                    "{endpoint:?} is not http://host:port or https://host:port, such as http://clickhouse:8123"
-                )
-            });
-            found.add_if(!seen.insert(endpoint) && has_shards, at, || {
-                format!("{endpoint:?} is listed twice: a server belongs to one shard")
-            });
-        }
-    }
-
-    /// One scheme for all: otherwise a replica without TLS would get the password in clear text.
-    fn check_sink_tls(&self, found: &mut Violations) {
-        let clickhouse = &self.sink.clickhouse;
-        let is_https = |endpoint: &String| endpoint.starts_with("https://");
-        let all: Vec<&String> = clickhouse.shards().into_iter().flatten().collect();
-        let (some, all) = (all.iter().any(|e| is_https(e)), all.iter().all(|e| is_https(e)));
-        found.add_if(some && !all, "sink.clickhouse.endpoints", || {
-            "some are https and some are http: use one scheme for all".into()
-        });
-        let Some(tls) = &clickhouse.tls else { return };
-        found.add_if(!some, "sink.clickhouse.tls", || {
-            "is set, but the endpoints are http: write them as https://host:port, or leave tls out".into()
-        });
-        tls.check("sink.clickhouse.tls", found);
-    }
-
-    fn check_insert(&self, found: &mut Violations) {
-        let insert = &self.sink.clickhouse.insert;
-        let at = |field: &str| format!("sink.clickhouse.insert.{field}");
-        in_range(found, &at("maxRows"), insert.max_rows, 1, 1_000_000);
-        in_range(found, &at("maxBytes"), insert.max_bytes, ByteSize::kib(64), ByteSize::mib(16));
-        in_range(found, &at("maxInterval"), insert.max_interval, Duration::millis(50), Duration::secs(300));
-        in_range(found, &at("timeout"), insert.timeout, Duration::secs(2), Duration::secs(600));
-        in_range(found, &at("concurrency"), insert.concurrency, 1, 64);
-        insert_settings::check(&insert.settings, &at("settings"), found);
     }
 
     fn check_dead_letter(&self, found: &mut Violations) {
@@ -283,11 +206,6 @@ pub(crate) fn in_range<T: Copy + PartialOrd + std::fmt::Display>(
         .add_if(value < least || value > most, path, || format!("{value} is not between {least} and {most}"));
 }
 
-fn is_url(endpoint: &str) -> bool {
-    let address = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));
-    address.map(|rest| rest.trim_end_matches('/')).is_some_and(is_host_and_port)
-}
-
 pub(crate) fn is_host_and_port(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     let host_is_plain = !host.is_empty() && !host.contains(['/', ' ', '@', ',']);
@@ -300,42 +218,16 @@ pub(crate) fn is_topic(text: &str) -> bool {
     (1..=249).contains(&text.len()) && text != "." && text != ".." && text.bytes().all(legal)
 }
 
-/// ClickHouse accepts any text in backticks; usual table names are enough here, and need no escaping.
-fn is_identifier(text: &str) -> bool {
-    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
-    (1..=128).contains(&text.len()) && text.bytes().all(legal)
-}
-
-fn identifier_rule(text: &str) -> String {
-    format!("{text:?} is not a name: 1 to 128 of a-z, A-Z, 0-9, '_', '-' and '.'")
-}
-
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::parse::from_yaml;
-
-    pub const SMALLEST: &str = "\
-contractVersion: 1
-pipeline: {namespace: tracing, name: prod}
-source:
-  kafka:
-    bootstrapServers: [kafka:9092]
-    topics: [otlp_spans]
-    consumerGroup: tracing.prod
-sink:
-  clickhouse:
-    endpoints: [http://clickhouse:8123]
-    database: otel
-    table: otel_traces
-workers: 2
-memory: {limit: 192MiB}
-";
+    use crate::{
+        fixtures::{self, SMALLEST},
+        parse::from_yaml,
+    };
 
     fn violations(from: &str, to: &str) -> Vec<String> {
-        assert!(SMALLEST.contains(from), "{from}");
-        let config = from_yaml(&SMALLEST.replace(from, to)).unwrap();
-        config.check().unwrap_err().iter().map(ToString::to_string).collect()
+        fixtures::violations(SMALLEST, from, to)
     }
 
     #[test]

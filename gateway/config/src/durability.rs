@@ -54,7 +54,7 @@ mod tests {
     fn found(schema: &str, settings: &str) -> Vec<String> {
         let sink =
             format!("table: otel_traces\n    schema: {{{schema}}}\n    insert: {{settings: {{{settings}}}}}");
-        let config = crate::checked::tests::SMALLEST.replace("table: otel_traces", &sink);
+        let config = crate::fixtures::SMALLEST.replace("table: otel_traces", &sink);
         from_yaml(&config).unwrap().check().err().iter().flatten().map(ToString::to_string).collect()
     }
 

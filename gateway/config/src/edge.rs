@@ -6,6 +6,7 @@
 use crate::{
     CONTRACT_VERSION,
     checked::{in_range, is_host_and_port, is_topic},
+    client_limits::EdgeLimits,
     gateway_config::{Admin, Format, GroupProtocol, InitialOffset, Kafka, Log, Memory, Pipeline, Shutdown},
     kafka_properties, log_filter,
     security::{Sasl, Tls},
@@ -18,18 +19,9 @@ use std::{
     net::SocketAddr,
 };
 
-/// The largest request, as received and decompressed: the size that OTLP recommends as the limit of a server.
-pub const REQUEST_BYTES_MAX: ByteSize = ByteSize::mib(64);
-
-/// The smallest limit of a request. Chosen: one span of average size still passes.
-pub const REQUEST_BYTES_MIN: ByteSize = ByteSize::kib(64);
-
 /// The smallest and the largest target of a message. Chosen: at less than 4 KiB a message is mostly one span; more than 16 MiB is more than any
 /// topic should have.
 pub const MESSAGE_TARGET_BYTES: (ByteSize, ByteSize) = (ByteSize::kib(4), ByteSize::mib(16));
-
-/// The shortest and the longest age of a connection. Chosen: at less than 10 s clients mostly connect; more than a day redistributes nothing.
-pub const CONNECTION_AGE: (Duration, Duration) = (Duration::secs(10), Duration::secs(86_400));
 
 /// How long an edge still accepts connections and requests after SIGTERM, while it is not ready. It comes before `shutdown.deadline` begins.
 /// Chosen: nodes and load balancers take up to some seconds until they send no new connections to a pod that is terminating.
@@ -114,44 +106,6 @@ pub struct Authentication {
     /// File with users, one a line, each `user:password`; the password ends with the line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basic_users_file: Option<String>,
-}
-
-/// What a request and a connection may have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct EdgeLimits {
-    /// Maximum size of a request when it is received: [`REQUEST_BYTES_MIN`] to [`REQUEST_BYTES_MAX`].
-    #[serde(default = "request_bytes_max")]
-    pub request_bytes_max: ByteSize,
-    /// Maximum size of a request after decompression: at least `requestBytesMax`, at most [`REQUEST_BYTES_MAX`].
-    #[serde(default = "decompressed_bytes_max")]
-    pub decompressed_bytes_max: ByteSize,
-    /// Age at which a connection is closed once its requests are answered, so that clients spread over all pods: [`CONNECTION_AGE`].
-    #[serde(default = "connection_age_max")]
-    pub connection_age_max: Duration,
-}
-
-// Four times gRPC's own default maximum.
-fn request_bytes_max() -> ByteSize {
-    ByteSize::mib(16)
-}
-
-fn decompressed_bytes_max() -> ByteSize {
-    ByteSize::mib(32)
-}
-
-fn connection_age_max() -> Duration {
-    Duration::secs(600)
-}
-
-impl Default for EdgeLimits {
-    fn default() -> Self {
-        Self {
-            request_bytes_max: request_bytes_max(),
-            decompressed_bytes_max: decompressed_bytes_max(),
-            connection_age_max: connection_age_max(),
-        }
-    }
 }
 
 /// What each tenant may send to one process; at least one of the limits. Requests without the header are those of one tenant more.
@@ -264,7 +218,7 @@ impl EdgeConfig {
             [at_admin, at_grpc, at_http].map(|(at, text)| address(at, text, &mut found));
         check_ports(&[(at_admin.0, admin), (at_grpc.0, grpc), (at_http.0, http)], &mut found);
         self.listen.check("", &mut found);
-        self.limits.check(&mut found);
+        self.limits.check("", &mut found);
         self.tenants.iter().for_each(|tenants| tenants.check(&mut found));
         self.kafka.check(&mut found);
         self.check_process(&mut found);
@@ -334,20 +288,6 @@ impl EdgeListen {
         for (field, file) in files {
             found.add_if(file == Some(""), &at(field), || "must not be empty".into());
         }
-    }
-}
-
-impl EdgeLimits {
-    fn check(&self, found: &mut Violations) {
-        let (received, decompressed) = (self.request_bytes_max, self.decompressed_bytes_max);
-        in_range(found, "limits.requestBytesMax", received, REQUEST_BYTES_MIN, REQUEST_BYTES_MAX);
-        let at = "limits.decompressedBytesMax";
-        in_range(found, at, decompressed, REQUEST_BYTES_MIN, REQUEST_BYTES_MAX);
-        found.add_if(decompressed < received, at, || {
-            format!("{decompressed} is less than requestBytesMax ({received}), which a request without compression may have")
-        });
-        let (youngest, oldest) = CONNECTION_AGE;
-        in_range(found, "limits.connectionAgeMax", self.connection_age_max, youngest, oldest);
     }
 }
 

@@ -9,11 +9,14 @@
 pub mod attributes;
 pub mod budget;
 mod checked;
+pub mod client_limits;
 pub mod deduplication;
 mod durability;
 pub mod edge;
 pub mod edge_budget;
 pub mod exposition;
+#[cfg(test)]
+mod fixtures;
 mod gateway_config;
 pub mod insert_settings;
 pub mod kafka_properties;
@@ -33,17 +36,16 @@ mod violation;
 pub use attributes::{AttributeAction, AttributeRule, Attributes, AttributesOf, UnreadableLetters};
 pub use budget::{Budget, Shortfall, Sizing};
 pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX};
+pub use client_limits::{ClientLimits, EdgeLimits, OtlpLimits};
 pub use durability::Durability;
-pub use edge::{
-    Authentication, CheckedEdgeConfig, EdgeConfig, EdgeKafka, EdgeLimits, EdgeListen, ServerTls, Tenants,
-};
+pub use edge::{Authentication, CheckedEdgeConfig, EdgeConfig, EdgeKafka, EdgeListen, ServerTls, Tenants};
 pub use gateway_config::{
     Admin, ClickHouse, Commit, DeadLetter, Delivery, Format, GatewayConfig, GroupProtocol, InitialOffset,
     Insert, InsertFormat, Kafka, Log, LogFormat, Memory, OnMissing, Pipeline, Queue, QueueMode,
     SESSION_SECONDS, Shutdown, Sink, Source,
 };
 pub use optional_columns::OptionalColumns;
-pub use otlp_source::{OtlpAddresses, OtlpLimits, OtlpSource, Reading};
+pub use otlp_source::{OtlpAddresses, OtlpSource, Reading};
 pub use preset::Preset;
 pub use remaining::Remaining;
 pub use schema::{Engine, ExtraColumn, Layout, Schema, SchemaManagement, TypedPaths, Views};

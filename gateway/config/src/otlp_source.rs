@@ -3,9 +3,10 @@
 //! It takes the place of `source.kafka`. `queue.path` and `queue.maxBytes` say where the logs are, and how large they may become.
 
 use crate::{
-    ByteSize, Commit, Duration, Format, GatewayConfig, QueueMode,
+    ByteSize, Commit, Format, GatewayConfig, QueueMode,
     checked::in_range,
-    edge::{CONNECTION_AGE, EdgeListen, REQUEST_BYTES_MAX, REQUEST_BYTES_MIN, address, check_ports},
+    client_limits::OtlpLimits,
+    edge::{EdgeListen, address, check_ports},
     gateway_config::QUEUE_BYTES_MIN,
     violation::Violations,
 };
@@ -41,44 +42,6 @@ pub struct OtlpSource {
 // Chosen: tens of thousands of refused spans.
 fn dead_letter_bytes_max() -> ByteSize {
     ByteSize::mib(64)
-}
-
-/// What a request and a connection may have. A worker holds a message of a log as a whole: the limits of a request are smaller than an edge's.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct OtlpLimits {
-    /// Maximum size of a request when it is received: [`REQUEST_BYTES_MIN`] to [`REQUEST_BYTES_MAX`].
-    #[serde(default = "request_bytes_max")]
-    pub request_bytes_max: ByteSize,
-    /// Maximum size of a request after decompression: at least `requestBytesMax`, at most [`REQUEST_BYTES_MAX`].
-    #[serde(default = "decompressed_bytes_max")]
-    pub decompressed_bytes_max: ByteSize,
-    /// Age at which a connection is closed once its requests are answered, so that clients spread over all pods: [`CONNECTION_AGE`].
-    #[serde(default = "connection_age_max")]
-    pub connection_age_max: Duration,
-}
-
-// gRPC's own default maximum.
-fn request_bytes_max() -> ByteSize {
-    ByteSize::mib(4)
-}
-
-fn decompressed_bytes_max() -> ByteSize {
-    ByteSize::mib(8)
-}
-
-fn connection_age_max() -> Duration {
-    Duration::secs(600)
-}
-
-impl Default for OtlpLimits {
-    fn default() -> Self {
-        Self {
-            request_bytes_max: request_bytes_max(),
-            decompressed_bytes_max: decompressed_bytes_max(),
-            connection_age_max: connection_age_max(),
-        }
-    }
 }
 
 /// The addresses of the OTLP server; `None` is off.
@@ -134,7 +97,7 @@ impl GatewayConfig {
     pub(crate) fn check_otlp(&self, otlp: &OtlpSource, found: &mut Violations) -> OtlpAddresses {
         let at = |field: &str| format!("source.otlp.{field}");
         otlp.listen.check("source.otlp.", found);
-        otlp.limits.check(found);
+        otlp.limits.check("source.otlp.", found);
         if let Some(logs) = otlp.logs {
             in_range(found, &at("logs"), logs, 1, LOGS_MAX);
         }
@@ -180,51 +143,21 @@ impl GatewayConfig {
     }
 }
 
-impl OtlpLimits {
-    fn check(&self, found: &mut Violations) {
-        let (received, decompressed) = (self.request_bytes_max, self.decompressed_bytes_max);
-        let at = "source.otlp.limits.requestBytesMax";
-        in_range(found, at, received, REQUEST_BYTES_MIN, REQUEST_BYTES_MAX);
-        let at = "source.otlp.limits.decompressedBytesMax";
-        in_range(found, at, decompressed, REQUEST_BYTES_MIN, REQUEST_BYTES_MAX);
-        found.add_if(decompressed < received, at, || {
-            format!("{decompressed} is less than requestBytesMax ({received}), which a request without compression may have")
-        });
-        let (youngest, oldest) = CONNECTION_AGE;
-        let at = "source.otlp.limits.connectionAgeMax";
-        in_range(found, at, self.connection_age_max, youngest, oldest);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{from_yaml, to_yaml};
-
-    pub const SMALLEST: &str = "\
-contractVersion: 1
-pipeline: {namespace: tracing, name: prod}
-source:
-  otlp:
-    listen: {grpc: '0.0.0.0:4317', http: '0.0.0.0:4318'}
-sink:
-  clickhouse:
-    endpoints: [http://clickhouse:8123]
-    database: otel
-    table: otel_traces
-workers: 2
-memory: {limit: 256MiB}
-";
+    use crate::{
+        fixtures::{self, SMALLEST_OTLP},
+        parse::{from_yaml, to_yaml},
+    };
 
     fn violations(from: &str, to: &str) -> Vec<String> {
-        assert!(SMALLEST.contains(from), "{from}");
-        let config = from_yaml(&SMALLEST.replace(from, to)).unwrap();
-        config.check().unwrap_err().iter().map(ToString::to_string).collect()
+        fixtures::violations(SMALLEST_OTLP, from, to)
     }
 
     #[test]
     fn the_smallest_config_of_a_gateway_without_kafka_passes_and_round_trips() {
-        let config = from_yaml(SMALLEST).unwrap();
+        let config = from_yaml(SMALLEST_OTLP).unwrap();
         assert_eq!(from_yaml(&to_yaml(&config)).unwrap(), config);
         let checked = config.check().unwrap();
         let otlp = checked.otlp().unwrap();
@@ -243,9 +176,9 @@ memory: {limit: 256MiB}
     #[test]
     fn each_shard_has_as_many_logs() {
         let shards = "shards: [['http://a:8123'], ['http://b:8123'], ['http://c:8123']]";
-        let text = SMALLEST.replace("endpoints: [http://clickhouse:8123]", shards);
+        let text = SMALLEST_OTLP.replace("endpoints: [http://clickhouse:8123]", shards);
         let logs = |text: &str| from_yaml(text).unwrap().logs();
-        assert_eq!((logs(&text), logs(SMALLEST)), (3, 2));
+        assert_eq!((logs(&text), logs(SMALLEST_OTLP)), (3, 2));
         assert_eq!(logs(&text.replace("workers: 2", "workers: 4")), 6);
     }
 

@@ -189,7 +189,7 @@ pub fn edge_to_yaml(config: &EdgeConfig) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Layout, checked::tests::SMALLEST};
+    use crate::{Layout, fixtures::SMALLEST};
 
     #[test]
     fn the_smallest_config_is_read_and_round_trips() {

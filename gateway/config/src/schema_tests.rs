@@ -4,7 +4,7 @@ use super::*;
 use crate::parse::from_yaml;
 
 fn found(schema: &str) -> Vec<String> {
-    let config = crate::checked::tests::SMALLEST
+    let config = crate::fixtures::SMALLEST
         .replace("table: otel_traces", &format!("table: otel_traces\n    schema: {{{schema}}}"));
     let config = from_yaml(&config).unwrap();
     config.check().err().iter().flatten().map(ToString::to_string).collect()

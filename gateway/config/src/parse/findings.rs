@@ -167,7 +167,7 @@ fn is_within(path: &str, outer: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{checked::tests::SMALLEST, parse::from_yaml};
+    use crate::{fixtures::SMALLEST, parse::from_yaml};
 
     fn paths(text: &str) -> Vec<String> {
         let error = from_yaml(text).unwrap_err().to_string();

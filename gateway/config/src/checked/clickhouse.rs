@@ -1,0 +1,90 @@
+//! The rules of `sink.clickhouse`.
+
+use super::{in_range, is_host_and_port};
+use crate::{
+    ByteSize, Duration, durability, gateway_config::ClickHouse, insert_settings, violation::Violations,
+};
+use std::collections::BTreeSet;
+
+/// Maximum number of shards. Chosen: each has its own inserts, whose memory is reserved at the start.
+const SHARDS_MAX: usize = 64;
+
+/// Checks every rule.
+pub(super) fn check(clickhouse: &ClickHouse, found: &mut Violations) {
+    let at = |field: &str| format!("sink.clickhouse.{field}");
+    check_endpoints(clickhouse, found);
+    check_tls(clickhouse, found);
+    clickhouse.schema.check(&at("schema"), found);
+    durability::check(clickhouse, "sink.clickhouse", found);
+    for (field, name) in [("database", &clickhouse.database), ("table", &clickhouse.table)] {
+        found.add_if(!is_identifier(name), &at(field), || {
+            format!("{name:?} is not a name: 1 to 128 of a-z, A-Z, 0-9, '_', '-' and '.'")
+        });
+    }
+    if let Some(credentials) = &clickhouse.credentials {
+        credentials.check(&at("credentials"), found);
+    }
+    check_insert(clickhouse, found);
+}
+
+fn check_endpoints(clickhouse: &ClickHouse, found: &mut Violations) {
+    let (at, at_shards) = ("sink.clickhouse.endpoints", "sink.clickhouse.shards");
+    let has_shards = !clickhouse.shards.is_empty();
+    found.add_if(clickhouse.endpoints.is_empty() && !has_shards, at, || "at least one endpoint".into());
+    found.add_if(!clickhouse.endpoints.is_empty() && has_shards, at_shards, || {
+        "is set together with endpoints, which are those of a single shard: remove one of them".into()
+    });
+    found.add_if(clickhouse.shards.len() > SHARDS_MAX, at_shards, || format!("at most {SHARDS_MAX} shards"));
+    for (number, shard) in clickhouse.shards.iter().enumerate() {
+        found.add_if(shard.is_empty(), &format!("{at_shards}[{number}]"), || "at least one endpoint".into());
+    }
+    let at = if has_shards { at_shards } else { at };
+    let mut seen = BTreeSet::new();
+    for endpoint in clickhouse.shards().into_iter().flatten() {
+        found.add_if(!is_url(endpoint), at, || {
+            format!(
+                "{endpoint:?} is not http://host:port or https://host:port, such as http://clickhouse:8123"
+            )
+        });
+        found.add_if(!seen.insert(endpoint) && has_shards, at, || {
+            format!("{endpoint:?} is listed twice: a server belongs to one shard")
+        });
+    }
+}
+
+/// One scheme for all: otherwise a replica without TLS would get the password in clear text.
+fn check_tls(clickhouse: &ClickHouse, found: &mut Violations) {
+    let is_https = |endpoint: &String| endpoint.starts_with("https://");
+    let all: Vec<&String> = clickhouse.shards().into_iter().flatten().collect();
+    let (some, all) = (all.iter().any(|e| is_https(e)), all.iter().all(|e| is_https(e)));
+    found.add_if(some && !all, "sink.clickhouse.endpoints", || {
+        "some are https and some are http: use one scheme for all".into()
+    });
+    let Some(tls) = &clickhouse.tls else { return };
+    found.add_if(!some, "sink.clickhouse.tls", || {
+        "is set, but the endpoints are http: write them as https://host:port, or leave tls out".into()
+    });
+    tls.check("sink.clickhouse.tls", found);
+}
+
+fn check_insert(clickhouse: &ClickHouse, found: &mut Violations) {
+    let insert = &clickhouse.insert;
+    let at = |field: &str| format!("sink.clickhouse.insert.{field}");
+    in_range(found, &at("maxRows"), insert.max_rows, 1, 1_000_000);
+    in_range(found, &at("maxBytes"), insert.max_bytes, ByteSize::kib(64), ByteSize::mib(16));
+    in_range(found, &at("maxInterval"), insert.max_interval, Duration::millis(50), Duration::secs(300));
+    in_range(found, &at("timeout"), insert.timeout, Duration::secs(2), Duration::secs(600));
+    in_range(found, &at("concurrency"), insert.concurrency, 1, 64);
+    insert_settings::check(&insert.settings, &at("settings"), found);
+}
+
+fn is_url(endpoint: &str) -> bool {
+    let address = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));
+    address.map(|rest| rest.trim_end_matches('/')).is_some_and(is_host_and_port)
+}
+
+/// ClickHouse accepts any text in backticks; usual table names are enough here, and need no escaping.
+fn is_identifier(text: &str) -> bool {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+    (1..=128).contains(&text.len()) && text.bytes().all(legal)
+}
