@@ -32,7 +32,7 @@ use rdkafka::{
     consumer::{BaseConsumer, Consumer as _},
     error::{KafkaError, RDKafkaErrorCode},
 };
-use sluice_gateway_config::{GroupProtocol, Kafka, SecretFileError, Sizing};
+use sluice_gateway_config::{GroupProtocol, InitialOffset, Kafka, SecretFileError, Sizing};
 use sluice_login::Renewal;
 use sluice_ranges::{Rule, Settings};
 use std::{
@@ -148,6 +148,21 @@ pub struct Limits {
     pub sizing: Sizing,
 }
 
+impl Limits {
+    /// How partitions are read, of which `active_max` at the same time.
+    pub(super) fn policy(&self, initial_offset: InitialOffset, active_max: usize) -> Policy {
+        let settings = Settings {
+            rule: self.rule,
+            routing_epoch: self.routing_epoch,
+            // The topic id and the destination of each partition are read when the partition starts.
+            destination: None,
+            topic_id: None,
+            instance: RandomState::new().hash_one(std::process::id()),
+        };
+        Policy { settings, initial_offset, active_max }
+    }
+}
+
 /// A Kafka consumer. It subscribes when it [runs](Consumer::run).
 pub struct Consumer {
     client: Arc<BaseConsumer<Rebalancing>>,
@@ -178,18 +193,7 @@ impl Consumer {
     ) -> Result<Self, Error> {
         assert!(!inboxes.is_empty(), "a consumer without workers reads nothing");
         let (reports, reports_in) = bounded(REPORTS_MAX);
-        let policy = Policy {
-            settings: Settings {
-                rule: limits.rule,
-                routing_epoch: limits.routing_epoch,
-                // The topic id and the destination of each partition are read when the partition starts.
-                destination: None,
-                topic_id: None,
-                instance: RandomState::new().hash_one(std::process::id()),
-            },
-            initial_offset: kafka.initial_offset,
-            active_max: kafka.partitions_active_max as usize,
-        };
+        let policy = limits.policy(kafka.initial_offset, kafka.partitions_active_max as usize);
         let assignment = Assignment::new(inboxes, reports_in, orders, policy);
         let rebalancing = Rebalancing::new(assignment, limits.revoke_wait);
         let mut config = ClientConfig::new();

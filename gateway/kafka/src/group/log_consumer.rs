@@ -16,7 +16,7 @@
 use crate::{
     ground::wake::wake,
     group::{
-        arrivals::{DestinationOf, Policy, Ready},
+        arrivals::{DestinationOf, Ready},
         assignment::{Assignment, Gone, OrderSink, Steps, Waits},
         committer::{Beginning, Committer},
         consumer::{Error, Inbox, LAST_COMMIT_WAIT, Limits, POLL_INTERVAL, REPORTS_MAX, how_left},
@@ -27,11 +27,10 @@ use crate::{
 };
 use crossbeam_channel::{Sender, bounded};
 use sluice_gateway_config::InitialOffset;
-use sluice_ranges::{Commit, PartitionId, Settings};
+use sluice_ranges::{Commit, PartitionId};
 use std::{
     cell::RefCell,
     collections::BTreeMap,
-    hash::{BuildHasher as _, RandomState},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -110,18 +109,8 @@ impl LogConsumer {
     ) -> Result<Self, Error> {
         assert!(!inboxes.is_empty(), "a consumer without workers reads nothing");
         let (reports, reports_in) = bounded(REPORTS_MAX);
-        let policy = Policy {
-            settings: Settings {
-                rule: limits.rule,
-                routing_epoch: limits.routing_epoch,
-                destination: None,
-                topic_id: None,
-                instance: RandomState::new().hash_one(std::process::id()),
-            },
-            initial_offset: InitialOffset::Earliest,
-            // Logs take no turns: there are few.
-            active_max: keeper.logs().len(),
-        };
+        // Logs take no turns: there are few.
+        let policy = limits.policy(InitialOffset::Earliest, keeper.logs().len());
         let mut assignment = Assignment::new(inboxes, reports_in, orders, policy);
         let committer = Committer::of_logs(keeper.clone()).map_err(|source| Error::Committer { source })?;
         assignment.committer = Some(committer);
