@@ -6,6 +6,7 @@
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
 
 mod attributes;
+mod client_rules;
 mod delivery;
 mod edge;
 mod gateway;
@@ -153,7 +154,7 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || self.scaling.drain.onTimeout == 'Abort'")
         .message("source.otlp needs scaling.drain.onTimeout Abort: only the gateway itself inserts what is in the logs of its volume"),
     validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || !has(self.scaling.idle)")
-        .message("scaling.idle cannot be used with source.otlp: without a gateway nobody would accept requests"),
+        .message("scaling.idle cannot be used with source.otlp: without a gateway, no request is accepted"),
     validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || !(self.scaling.mode in ['Auto', 'Recommend']) || has(self.scaling.maxReplicas)")
         .message("source.otlp with scaling.mode Auto or Recommend needs scaling.maxReplicas: no number of partitions limits the gateways")
 )]

@@ -4,6 +4,7 @@ use crate::{of_kubernetes::bounded, trace_pipeline::resources::Cpu};
 use crate::{
     security::{BasicUsersSecretRef, BearerTokensSecretRef, CaSecretRef, CertificateSecretRef},
     trace_pipeline::{
+        client_rules,
         pod_template::{AnnotationValue, LabelValue, MIN_DOMAINS, OWN_KEYS, TOLERATED_FOR, TOLERATION_VALUE},
         resources::{ResourceRequests, cpu},
     },
@@ -18,17 +19,13 @@ use std::collections::BTreeMap;
 #[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new(
-        "!has(self.grpc) || !has(self.http) || !has(self.grpc.enabled) || !has(self.http.enabled) || self.grpc.enabled || self.http.enabled")
+    validation = Rule::new(client_rules::ACCEPTS)
         .message("edge needs grpc.enabled or http.enabled: set one of them to true, or remove edge"),
-    validation = Rule::new(
-        "!has(self.grpc) || !has(self.http) || !has(self.grpc.port) || !has(self.http.port) || self.grpc.port != self.http.port")
+    validation = Rule::new(client_rules::PORTS)
         .message("edge.grpc.port and edge.http.port must differ: they are ports of one Service"),
     validation = Rule::new("!has(self.autoscaling) || !has(self.replicas)")
         .message("edge.replicas must not be set beside edge.autoscaling, whose HorizontalPodAutoscaler sets the number: remove one of them"),
-    validation = Rule::new(
-        "!has(self.requestBytesMax) || !has(self.decompressedBytesMax) || !isQuantity(self.requestBytesMax) || !isQuantity(self.decompressedBytesMax) \
-         || quantity(self.requestBytesMax).compareTo(quantity(self.decompressedBytesMax)) <= 0")
+    validation = Rule::new(client_rules::DECOMPRESSED)
         .message("edge.decompressedBytesMax must not be less than edge.requestBytesMax, which a request without compression may have: \
                   increase it, or lower requestBytesMax")
 )]
@@ -59,20 +56,14 @@ pub struct Edge {
     /// Maximum size of a request as received: a whole number of Ki or Mi, 64Ki to 64Mi. Default 16Mi.
     #[serde(default = "request_bytes_max")]
     #[schemars(length(max = 16))]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]*(Ki|Mi)$') && quantity(self).compareTo(quantity('64Ki')) >= 0 \
-         && quantity(self).compareTo(quantity('64Mi')) <= 0")
-        .message("requestBytesMax is a whole number of Ki or Mi from 64Ki to 64Mi, such as 16Mi"))]
+    #[x_kube(validation = client_rules::request_bytes("requestBytesMax", "16Mi"))]
     pub request_bytes_max: String,
 
     /// Maximum size of a request after decompression, at least requestBytesMax: a whole number of Ki or Mi, 64Ki to 64Mi. Default 32Mi. It
     /// needs room in resources.limits.memory.
     #[serde(default = "decompressed_bytes_max")]
     #[schemars(length(max = 16))]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]*(Ki|Mi)$') && quantity(self).compareTo(quantity('64Ki')) >= 0 \
-         && quantity(self).compareTo(quantity('64Mi')) <= 0")
-        .message("decompressedBytesMax is a whole number of Ki or Mi from 64Ki to 64Mi, such as 32Mi"))]
+    #[x_kube(validation = client_rules::request_bytes("decompressedBytesMax", "32Mi"))]
     pub decompressed_bytes_max: String,
 
     /// Size up to which spans share a message, before compression: a whole number of Ki or Mi, 4Ki to 16Mi, and not more than
@@ -89,10 +80,7 @@ pub struct Edge {
     /// 1m30s, from 10s to 24h. Default 10m.
     #[serde(default = "connection_age_max")]
     #[schemars(length(max = 16))]
-    #[x_kube(validation = Rule::new(
-        "self != '' && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') \
-         && duration(self) >= duration('10s') && duration(self) <= duration('24h')")
-        .message("connectionAgeMax is a duration from 10s to 24h in whole h, m and s, such as 10m or 1m30s"))]
+    #[x_kube(validation = client_rules::connection_age())]
     pub connection_age_max: String,
 
     /// What each tenant may send to one pod. When it is not set, no tenant has a limit.

@@ -1,23 +1,22 @@
 //! OTLP that gateways accept themselves, and what it has in common with the edge.
 
-use crate::trace_pipeline::edge::{Edge, EdgeAuthentication, EdgeGrpc, EdgeHttp, EdgeService, EdgeTls};
+use crate::trace_pipeline::{
+    client_rules,
+    edge::{Edge, EdgeAuthentication, EdgeGrpc, EdgeHttp, EdgeService, EdgeTls},
+};
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-/// OTLP that gateways accept themselves, over gRPC and HTTP. A gateway keeps each request in a log on its queue volume, and answers it once the
-/// disk has it. The volume is the only copy until the rows are inserted.
+/// OTLP that gateways accept themselves, over gRPC and HTTP. A gateway keeps each request in a log on its queue volume, and answers the request once
+/// it is on the disk. The volume is the only copy until the rows are inserted.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new(
-        "!has(self.grpc) || !has(self.http) || !has(self.grpc.enabled) || !has(self.http.enabled) || self.grpc.enabled || self.http.enabled")
+    validation = Rule::new(client_rules::ACCEPTS)
         .message("source.otlp needs grpc.enabled or http.enabled: set one of them to true"),
-    validation = Rule::new(
-        "!has(self.grpc) || !has(self.http) || !has(self.grpc.port) || !has(self.http.port) || self.grpc.port != self.http.port")
+    validation = Rule::new(client_rules::PORTS)
         .message("source.otlp.grpc.port and source.otlp.http.port must differ: they are ports of one Service"),
-    validation = Rule::new(
-        "!has(self.requestBytesMax) || !has(self.decompressedBytesMax) || !isQuantity(self.requestBytesMax) || !isQuantity(self.decompressedBytesMax) \
-         || quantity(self.requestBytesMax).compareTo(quantity(self.decompressedBytesMax)) <= 0")
+    validation = Rule::new(client_rules::DECOMPRESSED)
         .message("source.otlp.decompressedBytesMax must not be less than source.otlp.requestBytesMax, which a request without compression may \
                   have: increase it, or lower requestBytesMax")
 )]
@@ -42,30 +41,21 @@ pub struct OtlpSource {
     /// Maximum size of a request as received: a whole number of Ki or Mi, 64Ki to 64Mi. Default 4Mi.
     #[serde(default = "request_bytes_max")]
     #[schemars(length(max = 16))]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]*(Ki|Mi)$') && quantity(self).compareTo(quantity('64Ki')) >= 0 \
-         && quantity(self).compareTo(quantity('64Mi')) <= 0")
-        .message("requestBytesMax is a whole number of Ki or Mi from 64Ki to 64Mi, such as 4Mi"))]
+    #[x_kube(validation = client_rules::request_bytes("requestBytesMax", "4Mi"))]
     pub request_bytes_max: String,
 
     /// Maximum size of a request after decompression, at least requestBytesMax: a whole number of Ki or Mi, 64Ki to 64Mi. Default 8Mi. Each
     /// worker holds one such request, so that a larger one needs room in gateway.resources.limits.memory.
     #[serde(default = "decompressed_bytes_max")]
     #[schemars(length(max = 16))]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^[1-9][0-9]*(Ki|Mi)$') && quantity(self).compareTo(quantity('64Ki')) >= 0 \
-         && quantity(self).compareTo(quantity('64Mi')) <= 0")
-        .message("decompressedBytesMax is a whole number of Ki or Mi from 64Ki to 64Mi, such as 8Mi"))]
+    #[x_kube(validation = client_rules::request_bytes("decompressedBytesMax", "8Mi"))]
     pub decompressed_bytes_max: String,
 
     /// Age at which a connection is closed once its requests are answered, so that clients spread over all gateways: a duration such as 90s or
     /// 1m30s, from 10s to 24h. Default 10m.
     #[serde(default = "connection_age_max")]
     #[schemars(length(max = 16))]
-    #[x_kube(validation = Rule::new(
-        "self != '' && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$') \
-         && duration(self) >= duration('10s') && duration(self) <= duration('24h')")
-        .message("connectionAgeMax is a duration from 10s to 24h in whole h, m and s, such as 10m or 1m30s"))]
+    #[x_kube(validation = client_rules::connection_age())]
     pub connection_age_max: String,
 
     /// Number of logs on each queue volume, 1 to 32; a worker reads a log. When it is not set, one for each worker. With a smaller number,
