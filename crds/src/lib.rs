@@ -1,8 +1,8 @@
 //! The user's contract: the custom resources `TracePipeline` and `TraceConnection`, their rules and their status.
 //!
-//! Everything a user can write is bounded here (lengths, counts, ranges), every default is a default of the schema, and
-//! what CEL can check is refused by the API server before anything of ours sees it. Rules that need more than the
-//! object itself (does the topic exist, does the memory fit) are the operator's, and become conditions.
+//! Everything a user can write is bounded here (lengths, counts, ranges), and every default is a default of the schema. The
+//! API server refuses what CEL can check, before a program of ours reads it. Rules that need more than the object
+//! itself (does the topic exist, does the memory fit) are the operator's, and become conditions.
 //!
 //! Nothing here runs: types, schema and constants only.
 

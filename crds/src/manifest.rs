@@ -89,7 +89,7 @@ fn normalise(value: &mut Value) {
     }
 }
 
-/// Rewrites the keywords of a schema. A map that is not a schema has none of them with a value of that kind.
+/// Rewrites the keywords of a schema. A map that is not a schema has no such keyword with a value of that type.
 fn normalise_schema(fields: &mut serde_json::Map<String, Value>) {
     // Kubernetes knows int32 and int64 and warns of any other; the bounds say that none is negative.
     for (ours, theirs) in [("uint32", "int32"), ("uint64", "int64")] {

@@ -1,9 +1,9 @@
 //! Schemas of Kubernetes' own types as they stand in the definition: bounded, and in a few words.
 //!
 //! Kubernetes publishes them without bounds, since its server checks their values in Go, and with descriptions of up to 2 KB that
-//! `kubectl explain pod.spec` gives anyway. Here every text, list and number has a bound and every word of a fixed choice is named, so
-//! that a wrong one is refused with the pipeline and not with the StatefulSet that is made from it; and a description is its first
-//! sentence. Affinity alone, which says the same of pods four times, would otherwise be larger than the rest of the definition.
+//! `kubectl explain pod.spec` gives anyway. Here every text, list and number has a bound, and every choice names its words. So an API
+//! server refuses a wrong value with the pipeline, and not with the StatefulSet that is made from it. A description is its first sentence:
+//! affinity, which has the same fields of pods four times, would otherwise be larger than the rest of the definition.
 
 use k8s_openapi::api::core::v1::EnvVar;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 /// Characters of a text: the longest key of a label, 253 of its prefix, a slash and 63. Values, namespaces and topologies are shorter.
 const TEXT_CHARS_MAX: u64 = 317;
 
-/// Entries of a list, and of a map. Chosen: several times what anybody has, in lists that stand in lists.
+/// Entries of a list, and of a map. Chosen: several times what pods have, in lists that stand in lists.
 const ITEMS_MAX: u64 = 32;
 
 /// The largest number: seconds (68 years), skews and counts. Larger ones are no numbers of pods.

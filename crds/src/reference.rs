@@ -66,7 +66,7 @@ pub fn reference_markdown() -> String {
     text.push_str(
         "\n## Values that follow from others\n\nEvery other default stands in the schema: the API server fills it in, and `kubectl get -o yaml` \
          shows it. These follow from another field, from the topics, from the table or from the cluster, so that the object shows none while \
-         the field is not set. `status.derived` has what came of them.\n\n| field of `spec` | while it is not set |\n| --- | --- |\n",
+         the field is not set. `status.derived` has the values that result.\n\n| field of `spec` | while it is not set |\n| --- | --- |\n",
     );
     for (field, value) in DERIVED {
         writeln!(text, "| `{field}` | {value} |").expect("writing to a String cannot fail");

@@ -11,7 +11,7 @@ impl SecretUse {
     pub const OF_OTLP: [Self; 4] =
         [Self::OtlpCertificate, Self::OtlpClientAuthorities, Self::OtlpBearerTokens, Self::OtlpBasicUsers];
 
-    /// Whether it is for connections of OTLP clients. Pods read these files again while they run; the operator needs none of them.
+    /// Whether it is for connections of OTLP clients. Pods read these files again while they run; the operator connects to no server with them.
     pub fn is_of_clients(self) -> bool {
         Self::OF_EDGE.contains(&self) || Self::OF_OTLP.contains(&self)
     }

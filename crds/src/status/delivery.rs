@@ -40,8 +40,8 @@ pub struct DeliveryStatus {
     #[serde(default, deserialize_with = "optional_word", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub reason: Option<String>,
-    /// What acknowledged rows survive: Process (the end of its process), Fsync (a power failure of its host), Quorum (the loss of a host),
-    /// or Unknown where the gateways' user may not read it or the table's engine leaves it to other tables. The weakest of all servers and
+    /// What acknowledged rows survive: Process (the end of its process), Fsync (a power failure of its host) or Quorum (the loss of a host).
+    /// Unknown: the gateways' user may not read it, or the table's engine leaves it to other tables. The weakest of all servers and
     /// gateways. The gateways' metric sluice_gateway_durability has the same words in lower case. Not set while a gateway does not say it.
     #[serde(default, deserialize_with = "optional_word", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]

@@ -33,8 +33,8 @@ impl Default for DisruptionBudget {
 #[serde(rename_all = "camelCase")]
 pub struct NetworkRules {
     /// Whether there is a NetworkPolicy. Default true: any client may connect to the admin port (see metricsFrom), only the operator to the
-    /// port above it, clients of OTLP to the ports for it (see otlpFrom), and no client to any other port; pods may use DNS and open any TCP
-    /// connection (see egressTo), which is all that they do. Rules of several policies add up: with false, only other policies apply, and no
+    /// port above it, clients of OTLP to the ports for it (see otlpFrom), and no client to another port. Pods may use DNS and open any TCP
+    /// connection (see egressTo). Rules of several policies add up: with false, only other policies apply, and no
     /// rule where there is no other policy.
     #[serde(default = "enabled")]
     pub enabled: bool,
@@ -62,8 +62,8 @@ pub struct NetworkRules {
     pub otlp_from: Vec<NetworkPolicyPeer>,
 
     /// Servers that the pods may open TCP connections to, at most 32; as in to of a NetworkPolicy. When there is none, any server. All
-    /// brokers and all ClickHouse servers must be among them, and so must the server of tokenEndpoint if sasl.oauth has clientCredentials,
-    /// and for awsMskIam without secretRef AWS STS or the EKS Pod Identity agent (169.254.170.23); DNS is always allowed. A change takes effect on all gateways at once.
+    /// brokers and all ClickHouse servers must be among them. If sasl.oauth has clientCredentials, so must the server of tokenEndpoint. With
+    /// awsMskIam without secretRef, so must AWS STS or the EKS Pod Identity agent (169.254.170.23). DNS is always allowed. A change takes effect on all gateways at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "bounded::<Vec<NetworkPolicyPeer>>")]
     #[x_kube(

@@ -85,7 +85,7 @@ fn a_pipeline_comes_to_commit_after_the_enqueue_in_a_namespace_with_the_label_al
         (Some("null"), after_enqueue, true),
         (Some("{}"), after_enqueue, true),
         (Some(after_insert), after_enqueue, true),
-        // Its finalizer is written by the operator, and its spec by whoever mends it.
+        // Its finalizer is written by the operator, and its spec by the user who repairs it.
         (Some(after_enqueue), after_enqueue, false),
         (Some(after_enqueue), after_insert, false),
     ] {

@@ -37,7 +37,7 @@ fn resources_of_a_stored_object_can_be_written_in_the_new_form() {
         let resources = before.spec.gateway.resources;
         let mut edited = object.clone();
         let fields = edited["spec"]["gateway"]["resources"].as_object_mut().unwrap();
-        // Whoever wrote a former field removes it.
+        // The tool that wrote a former field removes it.
         for former in resources.deprecated() {
             fields.remove(former.field.rsplit_once('.').unwrap().1);
         }

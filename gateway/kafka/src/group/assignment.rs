@@ -121,7 +121,7 @@ pub struct Remaining {
 struct Owned {
     generation: Generation,
     ranges: Ranges,
-    /// The worker that has it or had it last.
+    /// The worker that reads it, or read it last.
     worker: usize,
     /// Whether the worker has released it.
     is_released: bool,
@@ -140,7 +140,7 @@ struct Owned {
     lost: Option<OffsetRange>,
     /// Whether it restarts at its committed offset without waiting for ranges in flight.
     reads_again: bool,
-    /// The last proof of membership that delivery was told, and the committed offset of that time.
+    /// The last proof of membership that was sent to delivery, and the committed offset at that time.
     proof_told: Duration,
     offset_told: i64,
 }
