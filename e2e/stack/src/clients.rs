@@ -1,4 +1,4 @@
-//! Clients of OTLP with the SDKs of OpenTelemetry, and a Collector, for the live tests of the edge. `clients/README.md` says what they send.
+//! Clients of OTLP with the SDKs of OpenTelemetry, and a Collector, for live tests of the gateway. `clients/README.md` says what they send.
 //!
 //! They are not part of the local stack: the group `clients` of `cargo verify` fetches and compiles them when they are missing from the cache.
 //! Each is a program in a folder of its own; the folder by which tests find them has a link to each.

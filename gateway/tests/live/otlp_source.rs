@@ -28,12 +28,13 @@ const ASK_AGAIN: Duration = Duration::from_millis(20);
 const AWAY: &str = "http://127.0.0.1:1";
 
 /// A table, and a volume.
-struct Scene {
-    database: Database,
+pub struct Scene {
+    pub database: Database,
     folder: PathBuf,
 }
 
-struct Gateway {
+/// The program; killed when the test is over.
+pub struct Gateway {
     child: Child,
     log: PathBuf,
 }
@@ -47,7 +48,7 @@ impl Drop for Gateway {
 }
 
 impl Scene {
-    async fn open(test: &str) -> Self {
+    pub async fn open(test: &str) -> Self {
         let database = Database::new(test).await;
         database.with_table().await;
         let folder = std::env::temp_dir().join(&database.name);
@@ -55,15 +56,15 @@ impl Scene {
         Self { database, folder }
     }
 
-    async fn close(self) {
+    pub async fn close(self) {
         fs::remove_dir_all(&self.folder).unwrap();
         self.database.drop().await;
     }
 
-    fn start(&self, change: impl FnOnce(&mut GatewayConfig)) -> Gateway {
+    pub fn start(&self, change: impl FnOnce(&mut GatewayConfig)) -> Gateway {
         let text = format!(
             "{{contractVersion: 1, pipeline: {{namespace: live, name: live}}, workers: 2, memory: {{limit: 256MiB}}, \
-             source: {{otlp: {{listen: {{http: '127.0.0.1:0'}}}}}}, queue: {{path: {}}}, \
+             source: {{otlp: {{listen: {{grpc: '127.0.0.1:0', http: '127.0.0.1:0'}}}}}}, queue: {{path: {}}}, \
              sink: {{clickhouse: {{endpoints: ['http://h:8123'], database: d, table: t}}}}, \
              admin: {{listen: '127.0.0.1:0'}}}}",
             self.folder.join("queue").display()
@@ -85,7 +86,7 @@ impl Scene {
         Gateway { child, log }
     }
 
-    async fn wait_for_rows(&self, rows: u64) {
+    pub async fn wait_for_rows(&self, rows: u64) {
         let begun = Instant::now();
         loop {
             let found = self.database.count().await;
@@ -111,9 +112,14 @@ impl Gateway {
     }
 
     async fn http(&self) -> String {
+        self.listens("http").await
+    }
+
+    /// Waits until it accepts requests, and gives the address for `grpc` or `http`.
+    pub async fn listens(&self, name: &str) -> String {
         let begun = Instant::now();
         loop {
-            if let Some(address) = self.address("accepting OTLP requests", "http") {
+            if let Some(address) = self.address("accepting OTLP requests", name) {
                 return address;
             }
             assert!(begun.elapsed() < PATIENCE, "it does not start: {}", self.said());
@@ -143,15 +149,18 @@ impl Gateway {
         self.asked(&address, &format!("{head} HTTP/1.1"), b"").await.unwrap().1
     }
 
-    async fn ends(&mut self) -> Option<i32> {
+    /// Sends SIGTERM, and waits until it has ended well.
+    pub async fn ends(&mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let begun = Instant::now();
-        loop {
+        let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
+                break status;
             }
             assert!(begun.elapsed() < PATIENCE, "it does not end: {}", self.said());
             sleep(ASK_AGAIN).await;
-        }
+        };
+        assert_eq!(status.code(), Some(0), "{}", self.said());
     }
 }
 
@@ -184,8 +193,7 @@ async fn what_was_answered_is_in_the_table_once_though_the_gateway_is_killed() {
     let mut gateway = scene.start(|_| {});
     gateway.http().await;
     scene.wait_for_rows(ROWS * answered.len() as u64).await;
-    kill_process(Pid::from_child(&gateway.child), Signal::TERM).unwrap();
-    assert_eq!(gateway.ends().await, Some(0), "{}", gateway.said());
+    gateway.ends().await;
     let table = &scene.database.name;
     let number = "toUInt64(SpanAttributes.number::String)";
     let numbered_rows = format!("FROM {table}.otel_traces WHERE SpanAttributes.number::String != ''");
@@ -225,8 +233,7 @@ async fn requests_are_taken_while_clickhouse_is_away_and_come_in_when_it_is_back
     gateway.admin("POST /resume").await;
     assert_eq!(gateway.export(&numbered(100)).await, Some(200), "{}", gateway.said());
     scene.wait_for_rows(51 * ROWS).await;
-    kill_process(Pid::from_child(&gateway.child), Signal::TERM).unwrap();
-    assert_eq!(gateway.ends().await, Some(0), "{}", gateway.said());
+    gateway.ends().await;
     assert_eq!(scene.database.count().await, 51 * ROWS);
     drop(gateway);
     scene.close().await;
@@ -242,8 +249,7 @@ async fn sigterm_inserts_what_is_in_the_logs() {
     for number in 0..20 {
         assert_eq!(gateway.export(&numbered(number)).await, Some(200), "{}", gateway.said());
     }
-    kill_process(Pid::from_child(&gateway.child), Signal::TERM).unwrap();
-    assert_eq!(gateway.ends().await, Some(0), "{}", gateway.said());
+    gateway.ends().await;
     assert_eq!(scene.database.count().await, 20 * ROWS, "{}", gateway.said());
     drop(gateway);
     scene.close().await;
@@ -284,8 +290,7 @@ async fn rows_that_clickhouse_refuses_become_letters_on_the_volume() {
     assert_eq!(listed.lines().count(), 1, "{listed}");
     assert!(listed.contains("row_refused") && listed.contains("\"otlp\""), "{listed}");
     assert_eq!(scene.database.count().await, 10 * ROWS + 1);
-    kill_process(Pid::from_child(&gateway.child), Signal::TERM).unwrap();
-    assert_eq!(gateway.ends().await, Some(0), "{}", gateway.said());
+    gateway.ends().await;
     drop(gateway);
     scene.close().await;
 }

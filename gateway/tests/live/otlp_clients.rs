@@ -1,18 +1,19 @@
-//! SDKs of OpenTelemetry and a Collector in front of the edge, with a real Kafka and a real `ClickHouse` behind it: every field of every span
-//! that they send is read back and compared. And what they do while the edge tells them to come again.
+//! SDKs of OpenTelemetry and a Collector in front of the edge, and of a gateway with `source.otlp`, with a real Kafka and a real `ClickHouse` behind
+//! them: every field of every span that they send is read back and compared. And what they do while the edge tells them to come again.
 //!
 //! The clients are in e2e/stack/clients; its README says what they send. They are fetched and compiled by `cargo verify --group clients`, or by
 //! hand:
 //!
 //! ```text
 //! export $(cargo run -p e2e-verify -- clients)
-//! cargo test -p sluice-gateway --test live edge_clients -- --ignored
+//! cargo test -p sluice-gateway --test live otlp_clients:: -- --ignored
 //! ```
 
 mod away;
 mod collector;
 mod rows;
 mod spans;
+mod target;
 
 use crate::{
     broker::Topic,
@@ -25,6 +26,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
+use target::{ROLES, Target};
 use tokio::time::sleep;
 
 /// Where the programs are.
@@ -75,7 +77,7 @@ struct Sent {
     language: Language,
     protocol: &'static str,
     compression: &'static str,
-    /// Whether the edge gets it in JSON, if only once of several times.
+    /// Whether it is received in JSON, if only once of several times.
     has_json: bool,
     /// The first half of its trace ids, in hex.
     run: String,
@@ -100,8 +102,12 @@ impl Sent {
 
     /// Starts the client, which sends to an edge.
     fn to(&self, edge: &Edge) -> Program {
-        let listens = if self.protocol == "grpc" { "grpc" } else { "http" };
-        self.to_endpoint(&edge.address(listens).unwrap())
+        self.to_endpoint(&edge.address(self.port()).unwrap())
+    }
+
+    /// The name of the port that it sends to.
+    fn port(&self) -> &'static str {
+        if self.protocol == "grpc" { "grpc" } else { "http" }
     }
 
     fn to_endpoint(&self, endpoint: &str) -> Program {
@@ -176,31 +182,23 @@ fn found(topic: &Topic) -> Vec<Found> {
     messages(topic, &topic.name, PARTITIONS)
 }
 
-/// What a client sends in each way it can is the same in Kafka and in `ClickHouse`, each span once.
+/// What a client sends in each way it can is in the table, each span once; of an edge also in Kafka.
 async fn everything_is_read_back(language: Language) {
-    let topic = Topic::create(&format!("clients_{}", language.name()), 6).await;
-    let mut edge = Edge::start(&topic, &topic.kafka().bootstrap_servers.join(","), "");
-    edge.wait_ready().await;
-    let begun = Instant::now();
-    let sent: Vec<_> = language.ways().iter().map(|way| Sent::new(language, *way)).collect();
-    let mut clients: Vec<_> = sent.iter().map(|sent| sent.to(&edge)).collect();
-    for client in &mut clients {
-        client.succeeds().await;
+    for role in ROLES {
+        let target = Target::start(role, language.name()).await;
+        let begun = Instant::now();
+        let sent: Vec<_> = language.ways().iter().map(|way| Sent::new(language, *way)).collect();
+        let mut clients = Vec::new();
+        for sent in &sent {
+            clients.push(sent.to_endpoint(&target.address(sent.port()).await));
+        }
+        for client in &mut clients {
+            client.succeeds().await;
+        }
+        let took = begun.elapsed();
+        target.read_back(language.name(), &sent, 1).await;
+        eprintln!("{language:?} to {role:?}: clients {took:.1?}, read back after {:.1?}", begun.elapsed());
     }
-    let took = begun.elapsed();
-    drop(edge);
-    let found = found(&topic);
-    let received = spans::received(&found);
-    assert_eq!(received.len(), sent.len() * usize::try_from(SPANS).unwrap());
-    for sent in &sent {
-        spans::compare(sent, &received, 1);
-    }
-    let (at, total) = (Instant::now(), begun.elapsed());
-    rows::compare(topic, language.name(), &found, &received).await;
-    eprintln!(
-        "{language:?}: clients {took:.1?}, topic read after {total:.1?}, rows {:.1?} later",
-        at.elapsed()
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

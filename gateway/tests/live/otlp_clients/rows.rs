@@ -1,7 +1,10 @@
-//! What a gateway makes of the topic: a row for each span, with every field and every attribute with its type.
+//! What a gateway makes of spans: a row for each, with every field and every attribute with its type.
 
-use super::spans::{Received, value_of};
-use crate::{broker::Topic, edge::Found, process::Scene};
+use super::{
+    Sent,
+    spans::{Received, bytes, value_of},
+};
+use crate::{broker::Topic, edge::Found, process::Scene, server::Database};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, KeyValue, any_value::Value},
@@ -26,15 +29,7 @@ const QUESTION: &str = "SELECT TraceId, SpanId, ParentSpanId, TraceState, SpanNa
 /// Lets a gateway read the topic, and compares the rows with the spans that are in it. Deletes the topic.
 pub async fn compare(topic: Topic, test: &str, found: &[Found], received: &[Received]) {
     let scene = Scene::of(topic, &format!("clients_{test}")).await;
-    let columns = [
-        OptionalColumns::ScopeAttributes,
-        OptionalColumns::SchemaUrls,
-        OptionalColumns::DroppedCounts,
-        OptionalColumns::TraceFlags,
-    ];
-    let schema = Schema { optional_columns: Some(columns.into()), ..Schema::default() };
-    let sink = Sink::new(&scene.database.config(schema)).unwrap();
-    sink.apply(SchemaManagement::Evolve).await.unwrap();
+    add_columns(&scene.database).await;
     let mut gateway = scene.start("gateway-0", |_| {});
     let mut ends: BTreeMap<i32, i64> = BTreeMap::new();
     for found in found {
@@ -49,14 +44,46 @@ pub async fn compare(topic: Topic, test: &str, found: &[Found], received: &[Rece
         .await;
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.ends().await, 0, "{}", gateway.said());
-    let rows = scene.database.rows(&QUESTION.replace("{database}", &scene.database.name)).await;
-    let mut wanted: Vec<_> = received.iter().map(row).collect();
+    same(&of(&scene.database).await, received);
+    scene.close().await;
+}
+
+/// Adds the optional columns that have fields of spans to a table.
+pub async fn add_columns(database: &Database) {
+    let columns = [
+        OptionalColumns::ScopeAttributes,
+        OptionalColumns::SchemaUrls,
+        OptionalColumns::DroppedCounts,
+        OptionalColumns::TraceFlags,
+    ];
+    let schema = Schema { optional_columns: Some(columns.into()), ..Schema::default() };
+    let sink = Sink::new(&database.config(schema)).unwrap();
+    sink.apply(SchemaManagement::Evolve).await.unwrap();
+}
+
+/// Every row of a table.
+pub async fn of(database: &Database) -> Vec<Json> {
+    database.rows(&QUESTION.replace("{database}", &database.name)).await
+}
+
+/// Checks that a table has these spans and no other.
+pub fn same(rows: &[Json], spans: &[Received]) {
+    let mut wanted: Vec<_> = spans.iter().map(row).collect();
     wanted.sort_by_key(|row| (row["TraceId"].to_string(), row["SpanId"].to_string()));
     assert_eq!(rows.len(), wanted.len());
     for (row, wanted) in rows.iter().zip(&wanted) {
         assert_eq!(row, wanted);
     }
-    scene.close().await;
+}
+
+/// The ids of a client's spans, which its SDK chose, by their number.
+pub fn ids(sent: &Sent, rows: &[Json]) -> BTreeMap<i64, Vec<u8>> {
+    let of_run = |row: &&Json| row["TraceId"].as_str().unwrap().starts_with(&sent.run);
+    let id = |row: &Json| {
+        let number = row["SpanAttributes"]["number"].as_i64().unwrap();
+        (number, bytes(row["SpanId"].as_str().unwrap()))
+    };
+    rows.iter().filter(of_run).map(id).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -114,7 +114,16 @@ pub fn same(sent: &Sent, found: &BTreeMap<i64, Vec<Received>>) {
     }
 }
 
-fn bytes(hex: &str) -> Vec<u8> {
+/// Every span that a client sends, with the ids that its SDK chose.
+pub fn with_ids(sent: &Sent, ids: &BTreeMap<i64, Vec<u8>>) -> Vec<Received> {
+    let numbers: Vec<_> = ids.keys().copied().collect();
+    assert_eq!(numbers, (0..SPANS).collect::<Vec<_>>(), "{sent:?}");
+    assert_eq!(ids.values().collect::<BTreeSet<_>>().len(), ids.len(), "ids of spans occur once");
+    let before = |number: i64| ids.get(&(number - 1)).cloned().unwrap_or_default();
+    ids.iter().map(|(number, id)| sent.wanted(*number, id.clone(), before(*number))).collect()
+}
+
+pub fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 

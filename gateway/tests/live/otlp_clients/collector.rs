@@ -1,19 +1,22 @@
-//! A Collector between clients and the edge, over gRPC and over HTTP in protobuf and JSON; and the same Collector as a producer of its own, whose
-//! messages have the keys and partitions of the edge's.
+//! A Collector between clients and the edge, or a gateway with `source.otlp`, over gRPC and over HTTP in protobuf and JSON; and the same Collector
+//! as a producer of its own, whose messages have the keys and partitions of the edge's.
 
 use super::{
-    ASK_AGAIN, Language, PARTITIONS, PATIENCE, Program, SPANS, Sent, away::Away, found, rows, spans,
+    ASK_AGAIN, Language, PATIENCE, Program, SPANS, Sent,
+    away::Away,
+    found, rows, spans,
+    target::{ROLES, Target, keyed_as_by_an_edge},
 };
 use crate::{
     broker::Topic,
-    edge::{Edge, Found, key_of, post},
+    edge::{Edge, post},
     messages::{every_shape, message, span},
 };
-use sluice_kafka::producer::partition_of;
 use std::{
     fs,
     net::TcpListener,
     path::PathBuf,
+    slice,
     time::{Duration, Instant},
 };
 use tokio::{net::TcpStream, time::sleep};
@@ -27,11 +30,14 @@ struct Collector {
 }
 
 impl Collector {
-    /// Starts one with these exporters, which are YAML; each gets every request.
-    async fn start(run: &str, names: &str, exporters: &str) -> Self {
+    /// Starts one with these exporters; each exporter gets every request.
+    async fn start(run: &str, exporters: &[Exporters]) -> Self {
         // It does not say which port it has got. Both are free until it takes them.
         let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [grpc, http] = free.map(|listener| listener.local_addr().unwrap().to_string());
+        let names: Vec<_> = exporters.iter().map(|exporters| &*exporters.names).collect();
+        let (names, exporters) =
+            (names.join(", "), exporters.iter().map(|exporters| &*exporters.yaml).collect::<String>());
         let config = std::env::temp_dir().join(format!("sluice-live-collector-{run}.yaml"));
         let text = format!(
             "receivers: {{otlp: {{protocols: {{grpc: {{endpoint: '{grpc}'}}, http: {{endpoint: '{http}'}}}}}}}}\n\
@@ -71,63 +77,68 @@ fn through_collector() -> Sent {
     Sent { has_json: true, ..Sent::new(Language::Go, ("grpc", "none")) }
 }
 
-/// Exporters to an edge. Without a queue a client gets the Collector's answer once the edge has answered.
-fn to_edge(edge: &Edge, queue: &str) -> String {
-    let (grpc, http) = (edge.address("grpc").unwrap(), edge.address("http").unwrap());
-    format!(
-        "  otlp: {{endpoint: '{grpc}', tls: {{insecure: true}}, {queue}}}\n  \
-         otlphttp/proto: {{endpoint: 'http://{http}', {queue}}}\n  \
-         otlphttp/json: {{endpoint: 'http://{http}', encoding: json, {queue}}}\n"
-    )
+/// Exporters by their names, and as YAML.
+struct Exporters {
+    names: String,
+    yaml: String,
 }
 
-const TO_EDGE: &str = "otlp, otlphttp/proto, otlphttp/json";
+/// Exporters to a server in every way; `name` tells them from those to another one.
+fn forwarding(name: &str, (grpc, http): (&str, &str), queue: &str) -> Exporters {
+    Exporters {
+        names: format!("otlp/{name}, otlphttp/{name}-proto, otlphttp/{name}-json"),
+        yaml: format!(
+            "  otlp/{name}: {{endpoint: '{grpc}', tls: {{insecure: true}}, {queue}}}\n  \
+             otlphttp/{name}-proto: {{endpoint: 'http://{http}', {queue}}}\n  \
+             otlphttp/{name}-json: {{endpoint: 'http://{http}', encoding: json, {queue}}}\n"
+        ),
+    }
+}
+
+fn to_edge(edge: &Edge, queue: &str) -> Exporters {
+    forwarding("edge", (&edge.address("grpc").unwrap(), &edge.address("http").unwrap()), queue)
+}
+
+/// Without a queue a client gets the Collector's answer once each server has answered.
+const NO_QUEUE: &str = "sending_queue: {enabled: false}";
+
 const WAYS: usize = 3;
 
 /// An exporter to a topic, with the keys and partitions of an edge.
-fn to_kafka(topic: &Topic) -> String {
-    format!(
+fn to_kafka(topic: &Topic) -> Exporters {
+    let yaml = format!(
         "  kafka:\n    brokers: ['{}']\n    traces: {{topic: '{}', encoding: otlp_proto}}\n    \
          partition_traces_by_id: true\n    record_partitioner: {{sticky_key: {{hasher: murmur2}}}}\n    \
-         producer: {{compression: zstd, required_acks: -1}}\n    sending_queue: {{enabled: false}}\n",
+         producer: {{compression: zstd, required_acks: -1}}\n    {NO_QUEUE}\n",
         topic.kafka().bootstrap_servers.join(","),
         topic.name
-    )
-}
-
-/// Checks that each trace of messages has the key and the partition that an edge gives it.
-fn keyed_as_by_an_edge(found: &[Found]) {
-    for Found { partition, key, data } in found {
-        let scopes = data.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
-        let ids: Vec<_> = scopes.flat_map(|scope| &scope.spans).map(|span| &*span.trace_id).collect();
-        assert!(ids.iter().any(|id| key_of(id) == *key), "{key:?} is no id of its traces");
-        for id in ids {
-            let wanted = partition_of(&key_of(id), PARTITIONS);
-            assert_eq!(i32::try_from(wanted).unwrap(), *partition, "{id:?}");
-        }
-    }
+    );
+    Exporters { names: "kafka".to_owned(), yaml }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group clients"]
 async fn everything_that_a_collector_forwards_and_produces_is_read_back() {
-    let (edge_topic, topic) =
-        (Topic::create("clients_collector", 6).await, Topic::create("clients_produced", 6).await);
-    let mut edge = Edge::start(&edge_topic, &edge_topic.kafka().bootstrap_servers.join(","), "");
-    edge.wait_ready().await;
+    let topic = Topic::create("clients_produced", 6).await;
+    let (mut targets, mut exporters) = (Vec::new(), vec![to_kafka(&topic)]);
+    for role in ROLES {
+        let target = Target::start(role, "forwarded").await;
+        let (grpc, http) = (target.address("grpc").await, target.address("http").await);
+        exporters.push(forwarding(role.name(), (&grpc, &http), NO_QUEUE));
+        targets.push(target);
+    }
     let sent = through_collector();
-    let exporters = to_edge(&edge, "sending_queue: {enabled: false}") + &to_kafka(&topic);
-    let collector = Collector::start(&sent.run, &format!("{TO_EDGE}, kafka"), &exporters).await;
+    let collector = Collector::start(&sent.run, &exporters).await;
     sent.to_endpoint(&collector.grpc).succeeds().await;
-    let (by_edge, by_kafka) = (found(&edge_topic), found(&topic));
-    keyed_as_by_an_edge(&by_edge);
+    drop(collector);
+    let by_kafka = found(&topic);
     keyed_as_by_an_edge(&by_kafka);
-    spans::compare(&sent, &spans::received(&by_edge), WAYS);
     let received = spans::received(&by_kafka);
     spans::compare(&sent, &received, 1);
-    drop(collector);
     rows::compare(topic, "produced", &by_kafka, &received).await;
-    edge_topic.delete().await;
+    for target in targets {
+        target.read_back("forwarded", slice::from_ref(&sent), WAYS).await;
+    }
 }
 
 /// Also those that no SDK makes.
@@ -138,8 +149,8 @@ async fn attributes_of_every_shape_pass_a_collector() {
         (Topic::create("clients_shapes", 6).await, Topic::create("clients_shapes_produced", 6).await);
     let mut edge = Edge::start(&edge_topic, &edge_topic.kafka().bootstrap_servers.join(","), "");
     edge.wait_ready().await;
-    let exporters = to_edge(&edge, "sending_queue: {enabled: false}") + &to_kafka(&topic);
-    let collector = Collector::start(&topic.name, &format!("{TO_EDGE}, kafka"), &exporters).await;
+    let exporters = [to_edge(&edge, NO_QUEUE), to_kafka(&topic)];
+    let collector = Collector::start(&topic.name, &exporters).await;
     let shapes = message(vec![span(every_shape())]);
     let (status, body) = post(&collector.http, "application/x-protobuf", &shapes).await.unwrap();
     assert_eq!(status, 200, "{}: {}", String::from_utf8_lossy(&body), collector.program.said());
@@ -156,8 +167,8 @@ async fn attributes_of_every_shape_pass_a_collector() {
 async fn a_collector_sends_again_when_brokers_come_late() {
     let away = Away::start("clients_late_collector").await;
     let sent = through_collector();
-    let collector =
-        Collector::start(&sent.run, TO_EDGE, &to_edge(&away.edge, "sending_queue: {enabled: true}")).await;
+    let exporters = [to_edge(&away.edge, "sending_queue: {enabled: true}")];
+    let collector = Collector::start(&sent.run, &exporters).await;
     let begun = Instant::now();
     sent.to_endpoint(&collector.grpc).succeeds().await;
     away.come(u64::try_from(WAYS).unwrap()).await;
