@@ -1,6 +1,8 @@
-//! Measurements: throughput and memory of the gateway, tables of `ClickHouse`, and what hundreds of pipelines cost the operator.
+//! Measurements: throughput and memory of the gateway, what it costs to accept OTLP, tables of `ClickHouse`, and what hundreds of pipelines cost
+//! the operator.
 
 pub mod memory;
 pub mod operator_scale;
+pub mod otlp;
 pub mod schema_bench;
 pub mod throughput;

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use e2e_bench::memory::{self, MemoryArgs};
 use e2e_bench::operator_scale::{self, OperatorScaleArgs};
+use e2e_bench::otlp::{self, OtlpArgs};
 use e2e_bench::schema_bench::{self, SchemaBenchArgs};
 use e2e_bench::throughput::{self, ThroughputArgs, witness};
 use e2e_stack::say;
 
-/// Measures throughput, memory, table layouts, and the operator at scale
+/// Measures throughput, memory, OTLP, table layouts, and the operator at scale
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -24,6 +25,9 @@ enum Command {
 
     /// Check the gateway's memory budget under a cgroup limit
     Memory(MemoryArgs),
+
+    /// Measure an edge, or a gateway with source.otlp, beside an OpenTelemetry Collector
+    Otlp(OtlpArgs),
 
     /// Measure the requests and memory of the operator with hundreds of pipelines
     OperatorScale(OperatorScaleArgs),
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
     e2e_stack::conclude(match Arguments::parse().command {
         Command::Throughput(args) => throughput::run(&args),
         Command::Memory(args) => memory::run(&args),
+        Command::Otlp(args) => otlp::run(&args),
         Command::OperatorScale(args) => operator_scale::run(&args),
         Command::SchemaBench(args) => schema_bench::run(&args),
         Command::Witness(args) => witness::run(&args),

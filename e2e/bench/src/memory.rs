@@ -12,7 +12,7 @@
 mod course;
 mod front;
 mod gateway;
-mod group;
+pub(crate) mod group;
 mod load;
 mod pace;
 mod report;

@@ -41,7 +41,7 @@ use e2e_stack::say;
 use entrant::{Entrant, InsertFormat, Peer};
 use report::{Report, shape_name};
 pub(crate) use rows::Columns;
-use server::Engine;
+pub(crate) use server::{Engine, Sink, TABLE};
 pub(crate) use sink::{NullSink, serve_connection, stored};
 use spool::{Comparison, Spool};
 

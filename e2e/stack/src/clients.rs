@@ -42,10 +42,7 @@ pub fn folder() -> anyhow::Result<PathBuf> {
         ("javascript", javascript(&paths)?),
         ("java", java(&paths)?),
         ("go", go(&paths, "otlp-client", "./client", &["go.mod", "go.sum", "client/main.go"])?),
-        (
-            "collector",
-            go(&paths, "otlp-collector", "./collector", &["go.mod", "go.sum", "collector/main.go"])?,
-        ),
+        ("collector", collector_in(&paths)?),
     ];
     let places: Vec<_> = programs.iter().map(|(_, program)| program.as_os_str().as_encoded_bytes()).collect();
     let folder = paths.cache.join(NAME).join(content_hash(places));
@@ -57,6 +54,18 @@ pub fn folder() -> anyhow::Result<PathBuf> {
         Ok(())
     })?;
     Ok(folder)
+}
+
+/// The Collector alone.
+///
+/// # Errors
+/// As [`folder`].
+pub fn collector() -> anyhow::Result<PathBuf> {
+    collector_in(&Paths::from_environment()?)
+}
+
+fn collector_in(paths: &Paths) -> anyhow::Result<PathBuf> {
+    go(paths, "otlp-collector", "./collector", &["go.mod", "go.sum", "collector/main.go"])
 }
 
 /// Packages are compiled for a version of Python, which the folder's name has.

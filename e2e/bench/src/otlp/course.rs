@@ -1,0 +1,263 @@
+//! A run from its start to its end, with a topic or a table of its own.
+//!
+//! ```text
+//! topic or table made -> process started and ready -> clients -> every span is stored -> SIGTERM -> usage -> spans counted
+//! ```
+//!
+//! What an edge has put into a topic is counted by a gateway that reads it into the null sink, once the measured process has ended.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Error, Result, ensure};
+use sluice_gateway_config::Layout;
+use tokio::net::TcpStream;
+
+use super::Role;
+use super::entrant::{Entrant, Route, table_statements};
+use super::load::{Answers, Load};
+use super::report::{RunReport, Stored};
+use crate::memory::group::MemoryGroup;
+use crate::throughput::witness::{Usage, Watched};
+use crate::throughput::{Columns, Engine, NullSink, Sink, TABLE};
+use e2e_fixtures::gateway::{self, Orders};
+use e2e_fixtures::oracle::Server;
+use e2e_fixtures::produce::{self, Topic};
+use e2e_fixtures::spans::Run;
+use e2e_stack::clickhouse::HOST_URL;
+use e2e_stack::kafka::HOST_ADDRESS;
+use e2e_stack::process::interrupt;
+use e2e_stack::say;
+
+/// Partitions of a topic. Chosen: as many as of `cargo throughput`.
+const PARTITIONS: i32 = 8;
+
+/// Time between two looks at what is stored: short beside the seconds of a run.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long a process may take to be ready, and how long nothing more may be stored. Chosen: longer than a rebalance (45 s).
+const STALL: Duration = Duration::from_mins(2);
+
+/// Who is measured, and where files go.
+pub struct Course {
+    role: Role,
+    gateway: PathBuf,
+    folder: PathBuf,
+    clients: u64,
+    runs: u32,
+}
+
+/// A run's own things.
+struct Place {
+    folder: PathBuf,
+    route: Route,
+    load: Load,
+}
+
+/// What a process did until every span was stored, and what it took until its end.
+struct Raced {
+    wall: Duration,
+    answers: Answers,
+    usage: Usage,
+}
+
+impl Course {
+    /// Makes the folder of all runs.
+    pub fn lay(role: Role, gateway: &Path, clients: u64) -> Result<Course> {
+        let folder = std::env::temp_dir().join(format!("sluice-otlp-{}", std::process::id()));
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        Ok(Course { role, gateway: gateway.to_owned(), folder, clients, runs: 0 })
+    }
+
+    /// Where configs, logs and volumes are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Removes the folder.
+    pub fn remove(self) -> Result<()> {
+        fs::remove_dir_all(&self.folder).with_context(|| format!("remove {}", self.folder.display()))
+    }
+
+    /// One run with so many spans, at a rate or at full speed.
+    pub async fn run(
+        &mut self,
+        entrant: &Entrant,
+        spans: u64,
+        spans_per_second: Option<f64>,
+    ) -> Result<RunReport> {
+        let place = self.place(spans, spans_per_second)?;
+        say::progress(entrant.name(), &format!("{spans} spans to {}", place.route.name));
+        let (raced, stored) = match self.role {
+            Role::Edge => self.to_topic(entrant, &place).await?,
+            Role::Source => self.to_table(entrant, &place).await?,
+        };
+        let Raced { wall, answers, usage } = raced;
+        let of = (entrant.name(), spans_per_second);
+        let report = RunReport::new(of, (spans, wall), &answers, usage, stored);
+        let figures =
+            format!("{:.0} spans a second, {:.0} a CPU-second", report.spans_per_s, report.spans_per_cpu_s);
+        say::progress(entrant.name(), &figures);
+        // Some 100 bytes a span, which the next run needs the room of.
+        e2e_stack::paths::remove_folder(&place.route.volume)?;
+        Ok(report)
+    }
+
+    fn place(&mut self, spans: u64, spans_per_second: Option<f64>) -> Result<Place> {
+        let (number, run) = (self.runs, Run::fresh());
+        self.runs += 1;
+        let folder = self.folder.join(number.to_string());
+        let route = Route::free(&format!("sluice_otlp_{:x}_{number}", run.id), &folder)?;
+        fs::create_dir_all(&route.volume).with_context(|| format!("create {}", route.volume.display()))?;
+        let load = Load { run, spans, clients: self.clients, spans_per_second };
+        Ok(Place { folder, route, load })
+    }
+
+    async fn to_topic(&self, entrant: &Entrant, place: &Place) -> Result<(Raced, Stored)> {
+        let topic = Topic::create(HOST_ADDRESS, &place.route.name, PARTITIONS).await?;
+        let outcome = async {
+            // An answer says that the spans are in the topic.
+            let raced = self.race(entrant, place, async || Ok(place.load.spans)).await?;
+            Ok::<_, Error>((raced, self.count_in(&topic, place).await?))
+        };
+        let outcome = outcome.await;
+        let removed = topic.delete_group(&place.route.name).await.and(topic.delete().await);
+        let outcome = outcome?;
+        removed?;
+        Ok(outcome)
+    }
+
+    async fn to_table(&self, entrant: &Entrant, place: &Place) -> Result<(Raced, Stored)> {
+        let name = &place.route.name;
+        let statements = table_statements(&self.gateway, &place.route, &place.folder)?;
+        let sink = Sink::create(name, &statements, Engine::MergeTree).await?;
+        let server = Server::new(HOST_URL, "default", "");
+        let question = format!("SELECT count() FROM `{name}`.`{TABLE}`");
+        let outcome = async {
+            let raced = self.race(entrant, place, async || count(&server, &question).await).await?;
+            let sent = produce::Sent { acked: (0..place.load.spans).into(), ..produce::Sent::default() };
+            let arrived = sink.arrived((place.load.run, &sent), Engine::MergeTree, Layout::Json).await?;
+            let (lost, doubled) = arrived.lost.zip(arrived.doubled).context("the table was not counted")?;
+            let foreign = arrived.rows.saturating_sub(place.load.spans.saturating_sub(lost) + doubled);
+            Ok::<_, Error>((raced, Stored { rows: arrived.rows, lost, doubled, foreign }))
+        };
+        let outcome = outcome.await;
+        sink.delete().await;
+        outcome
+    }
+
+    /// Runs the process until every span is stored; `stored` says how many are.
+    async fn race(
+        &self,
+        entrant: &Entrant,
+        place: &Place,
+        stored: impl AsyncFn() -> Result<u64>,
+    ) -> Result<Raced> {
+        let Place { folder, route, load } = place;
+        let name = entrant.name();
+        let command = entrant.command(self.role, route, folder)?;
+        // The group outlives the process.
+        let group = match entrant {
+            Entrant::Gateway(_) => Some(MemoryGroup::create(self.role.limit_mib() << 20)?),
+            Entrant::Collector(_) => None,
+        };
+        let command = match &group {
+            Some(group) => group.inside(&command),
+            None => command,
+        };
+        let mut process = Watched::start(&command, folder)?;
+        until_ready(entrant, route, &mut process).await.with_context(|| format!("start {name}"))?;
+        let began = Instant::now();
+        let answers = load.send(&route.grpc.to_string()).await.with_context(|| format!("send to {name}"))?;
+        let (mut last, mut moved) = (0, Instant::now());
+        loop {
+            interrupt::check()?;
+            process.check().with_context(|| format!("run {name}"))?;
+            let now = stored().await?;
+            if now >= load.spans {
+                break;
+            }
+            if now > last {
+                (last, moved) = (now, Instant::now());
+            }
+            ensure!(
+                moved.elapsed() < STALL,
+                "{now} of {} spans are stored, and no more in {STALL:?}",
+                load.spans
+            );
+            tokio::time::sleep(LOOK).await;
+        }
+        let wall = began.elapsed();
+        let usage = tokio::task::spawn_blocking(move || process.stop());
+        let usage = usage.await.context("the thread that stops a process ended")?;
+        let usage = usage.with_context(|| format!("stop {name}"))?;
+        Ok(Raced { wall, answers, usage })
+    }
+
+    /// Counts the spans of a topic.
+    async fn count_in(&self, topic: &Topic, place: &Place) -> Result<Stored> {
+        let folder = place.folder.join("count");
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let file = folder.join("gateway.yaml");
+        let name = &place.route.name;
+        let orders =
+            Orders { broker: HOST_ADDRESS, topic: name, group: name, sink: HOST_URL, database: name };
+        gateway::write_config(&orders.config(), &file)?;
+        let statements = gateway::table_statements(&self.gateway, &file)?;
+        let sink =
+            NullSink::start(statements.last().map(|text| Columns::of_statement(text)).unwrap_or_default())?;
+        let url = sink.url();
+        gateway::write_config(&Orders { sink: &url, ..orders }.config(), &file)?;
+        let mut process = Watched::start(&gateway::command(&self.gateway, &file), &folder)?;
+        let (mut last, mut moved) = (u64::MAX, Instant::now());
+        loop {
+            interrupt::check()?;
+            process.check().context("count the spans of the topic")?;
+            let left = topic.lag(name).await?.messages.unsigned_abs();
+            if left == 0 {
+                break;
+            }
+            if left < last {
+                (last, moved) = (left, Instant::now());
+            }
+            ensure!(
+                moved.elapsed() < STALL,
+                "{left} messages of the topic are not read, and no more in {STALL:?}"
+            );
+            tokio::time::sleep(LOOK).await;
+        }
+        let stopped = tokio::task::spawn_blocking(move || process.stop());
+        stopped.await.context("the thread that stops a process ended")??;
+        let tally = sink.count(place.load.run, place.load.spans)?.tally;
+        Ok(Stored {
+            rows: tally.rows(),
+            lost: tally.lost(),
+            doubled: tally.doubled(),
+            foreign: tally.foreign(),
+        })
+    }
+}
+
+/// The one number that a question has for an answer.
+async fn count(server: &Server, question: &str) -> Result<u64> {
+    let answer = server.text(question, "TSV").await?;
+    answer.trim().parse().with_context(|| format!("read {answer:?} as a count"))
+}
+
+/// A gateway says that it is ready: an edge knows its topic then. A Collector accepts connections.
+async fn until_ready(entrant: &Entrant, route: &Route, process: &mut Watched) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        process.check()?;
+        let is_ready = match entrant {
+            Entrant::Gateway(_) => process.listening().is_ready().await,
+            Entrant::Collector(_) => TcpStream::connect(route.grpc).await.is_ok(),
+        };
+        if is_ready {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < STALL, "it is not ready after {STALL:?}");
+        tokio::time::sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,216 @@
+//! A measured program: the gateway in a role, or a Collector that does the same, as a command with a config.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use sluice_gateway_config::{CONTRACT_VERSION, Layout};
+
+use super::Role;
+use crate::throughput::TABLE;
+use e2e_fixtures::gateway::{self, Orders};
+use e2e_fixtures::pipeline::merged;
+use e2e_stack::clickhouse::HOST_URL;
+use e2e_stack::kafka::HOST_ADDRESS;
+use e2e_stack::process::{command, output};
+use e2e_stack::{clients, paths, say};
+
+/// Go's collector of garbage works less often than by default, in the Collector's favour (`e2e/bench/peers/README.md`).
+const GOGC: &str = "400";
+
+/// Spans in the Collector's queue, at the most. Chosen: those of a run by default, so that answers do not wait for inserts.
+const COLLECTOR_QUEUE_SPANS: u64 = 2_000_000;
+
+/// Who runs, by its program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entrant {
+    Gateway(PathBuf),
+    Collector(PathBuf),
+}
+
+/// Where a process listens, and where spans go.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Where it accepts OTLP/gRPC.
+    pub grpc: SocketAddr,
+    /// Of the topic, or of the database.
+    pub name: String,
+    /// What a source has on the disk.
+    pub volume: PathBuf,
+}
+
+impl Route {
+    /// On a free port: a Collector does not say which port it has got.
+    pub fn free(name: &str, folder: &Path) -> Result<Route> {
+        let listener = TcpListener::bind(gateway::ANY_PORT).context("find a free port")?;
+        let grpc = listener.local_addr().context("ask for the free port")?;
+        Ok(Route { grpc, name: name.to_owned(), volume: folder.join("queue") })
+    }
+}
+
+impl Entrant {
+    /// Its name in the report.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Entrant::Gateway(_) => "gateway",
+            Entrant::Collector(_) => "collector",
+        }
+    }
+
+    /// The command for a run, whose config goes to `folder`.
+    pub fn command(&self, role: Role, route: &Route, folder: &Path) -> Result<Command> {
+        let file = folder.join(format!("{}.yaml", self.name()));
+        let config = match (self, role) {
+            (Entrant::Gateway(_), Role::Edge) => edge(route),
+            (Entrant::Gateway(_), Role::Source) => source(route),
+            (Entrant::Collector(_), Role::Edge) => collector(route, &to_kafka(route)),
+            (Entrant::Collector(_), Role::Source) => collector(route, &to_clickhouse(route)),
+        };
+        gateway::write_config(&config, &file)?;
+        Ok(match (self, role) {
+            (Entrant::Gateway(program), Role::Source) => gateway::command(program, &file),
+            (Entrant::Gateway(program), Role::Edge) => {
+                let mut edge = Command::new(program);
+                edge.args(["edge", "--config"]).arg(&file).env_remove("POD_NAME");
+                edge
+            }
+            (Entrant::Collector(program), _) => {
+                let mut collector = Command::new(program);
+                collector.arg("--config").arg(format!("file:{}", file.display())).env("GOGC", GOGC);
+                collector
+            }
+        })
+    }
+}
+
+/// The statements with which a source would make its table.
+pub fn table_statements(program: &Path, route: &Route, folder: &Path) -> Result<Vec<String>> {
+    let file = folder.join("table.yaml");
+    gateway::write_config(&source(route), &file)?;
+    gateway::table_statements(program, &file)
+}
+
+fn limit(role: Role) -> Value {
+    json!({"limit": format!("{}MiB", role.limit_mib())})
+}
+
+fn edge(route: &Route) -> Value {
+    json!({
+        "contractVersion": CONTRACT_VERSION,
+        "pipeline": {"namespace": "e2e", "name": "edge"},
+        "listen": {"grpc": route.grpc},
+        "kafka": {"bootstrapServers": [HOST_ADDRESS], "topic": route.name},
+        "workers": 2,
+        "memory": limit(Role::Edge),
+        "admin": {"listen": gateway::ANY_PORT},
+        "log": {"format": "Text"},
+    })
+}
+
+fn source(route: &Route) -> Value {
+    let orders = Orders { broker: "", topic: "", group: "", sink: HOST_URL, database: &route.name };
+    let change = json!({
+        "source": {"kafka": null, "otlp": {"listen": {"grpc": route.grpc}}},
+        "sink": {"clickhouse": {"table": TABLE, "schema": {"layout": Layout::Json}}},
+        "queue": {"mode": null, "path": route.volume},
+        "memory": limit(Role::Source),
+    });
+    merged(&orders.config(), &change)
+}
+
+/// A Collector with this exporter.
+fn collector(route: &Route, out: &Value) -> Value {
+    let base = json!({
+        "receivers": {"otlp": {"protocols": {"grpc": {"endpoint": route.grpc}}}},
+        "service": {
+            "pipelines": {"traces": {"receivers": ["otlp"]}},
+            "telemetry": {"logs": {"level": "warn"}, "metrics": {"level": "none"}},
+        },
+    });
+    merged(&base, out)
+}
+
+/// Answers once all replicas in sync have the spans, as the edge does, with its keys and partitions.
+fn to_kafka(route: &Route) -> Value {
+    json!({
+        "exporters": {"kafka": {
+            "brokers": [HOST_ADDRESS],
+            "traces": {"topic": route.name, "encoding": "otlp_proto"},
+            "partition_traces_by_id": true,
+            "record_partitioner": {"sticky_key": {"hasher": "murmur2"}},
+            "producer": {"compression": "zstd", "required_acks": -1},
+            "sending_queue": {"enabled": false},
+        }},
+        "service": {"pipelines": {"traces": {"exporters": ["kafka"]}}},
+    })
+}
+
+/// Answers once a request is synced to its queue on the disk; inserts as in `e2e/bench/peers/otel-collector/collector.yaml`.
+fn to_clickhouse(route: &Route) -> Value {
+    json!({
+        "extensions": {"file_storage": {"directory": route.volume, "create_directory": true, "fsync": true}},
+        "exporters": {"clickhouse": {
+            "endpoint": HOST_URL,
+            "database": route.name,
+            "traces_table_name": TABLE,
+            "create_schema": false,
+            "json": true,
+            "async_insert": false,
+            "compress": "lz4",
+            "timeout": "60s",
+            "sending_queue": {
+                "storage": "file_storage",
+                "sizer": "items",
+                "queue_size": COLLECTOR_QUEUE_SPANS,
+                "num_consumers": 2,
+                "block_on_overflow": true,
+                "batch": {"min_size": 10_000, "max_size": 20_000, "flush_timeout": "1s"},
+            },
+        }},
+        "service": {"extensions": ["file_storage"], "pipelines": {"traces": {"exporters": ["clickhouse"]}}},
+    })
+}
+
+/// Compiles the Collector for a role, if it is missing from the cache. With Kafka it is that of the tests with real clients, with `ClickHouse` that
+/// of `cargo throughput`: no version of both exporters has the same core.
+pub fn build_collector(role: Role) -> Result<PathBuf> {
+    say::progress("collector", "compile, unless it is compiled already");
+    match role {
+        Role::Edge => clients::collector(),
+        Role::Source => {
+            let script = paths::workspace().join("e2e/bench/peers/otel-collector/build.sh");
+            let said = output(&mut command(script))?;
+            Ok(PathBuf::from(said.lines().next_back().context("the script names no program")?))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_gateway_config::parse;
+
+    fn route() -> Route {
+        Route::free("name", Path::new("/tmp")).unwrap()
+    }
+
+    #[test]
+    fn a_source_has_one_source_and_a_volume() {
+        let config = parse::from_yaml(&source(&route()).to_string()).unwrap();
+        assert!(config.source.kafka.is_none());
+        assert_eq!(config.queue.path, "/tmp/queue");
+        assert!(config.check().is_ok());
+    }
+
+    #[test]
+    fn a_collector_syncs_what_it_answers() {
+        let config = collector(&route(), &to_clickhouse(&route()));
+        assert_eq!(config["extensions"]["file_storage"]["fsync"], true);
+        assert_eq!(config["service"]["pipelines"]["traces"]["receivers"][0], "otlp");
+        assert_eq!(config["service"]["pipelines"]["traces"]["exporters"][0], "clickhouse");
+        let config = collector(&route(), &to_kafka(&route()));
+        assert_eq!(config["exporters"]["kafka"]["producer"]["required_acks"], -1);
+    }
+}

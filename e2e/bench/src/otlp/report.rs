@@ -1,0 +1,280 @@
+//! The results, as a table and as JSON, and whether they are as required.
+
+use std::time::Duration;
+
+use e2e_stack::say::aligned;
+use serde::Serialize;
+
+use super::Role;
+use super::load::{Answers, float};
+use crate::throughput::witness::Usage;
+
+/// Times the Collector's spans per CPU-second. Specified, as are the limits of waits and memory: the command's help names them.
+const TIMES_MIN: f64 = 5.0;
+
+/// The wait for an answer at half of the rate that 99 of 100 do not exceed, milliseconds.
+const P99_MAX_MS: f64 = 50.0;
+
+/// 128 and the signal's number: a Collector may be ended by SIGTERM.
+const ENDED_BY_SIGTERM: i32 = 128 + 15;
+
+/// What is stored of a run's spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// Spans, whatever they are.
+    pub rows: u64,
+    /// Spans that are not there.
+    pub lost: u64,
+    /// Spans beyond the first of a number.
+    pub doubled: u64,
+    /// Spans that were not sent.
+    pub foreign: u64,
+}
+
+/// A run of a program.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunReport {
+    /// `gateway` or `collector`.
+    pub name: &'static str,
+    /// Spans per second that clients sent; absent at full speed.
+    pub sent_per_s: Option<f64>,
+    /// Spans that were sent.
+    pub spans: u64,
+    /// Spans that are stored.
+    pub rows: u64,
+    /// Spans that are not stored.
+    pub lost: u64,
+    /// Spans that are stored once more.
+    pub doubled: u64,
+    /// Spans that were not sent.
+    pub foreign: u64,
+    /// Requests that were sent again.
+    pub again: u64,
+    /// From the first request until every span was stored, seconds.
+    pub wall_s: f64,
+    /// Spans in a second of that.
+    pub spans_per_s: f64,
+    /// User and system CPU time of the process from its start to its end, seconds.
+    pub cpu_s: f64,
+    /// Spans a CPU-second.
+    pub spans_per_cpu_s: f64,
+    /// The wait for an answer that half of them did not exceed, milliseconds.
+    pub p50_ms: f64,
+    /// That which 99 of 100 did not exceed.
+    pub p99_ms: f64,
+    /// Peak resident set, MiB.
+    pub peak_rss_mib: f64,
+    /// Exit code after SIGTERM.
+    pub exit_code: i32,
+}
+
+/// All runs of a role.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    role: Role,
+    /// The median time of one sync of the disk, milliseconds.
+    sync_ms: f64,
+    /// In the order in which they ran.
+    runs: Vec<RunReport>,
+    /// The gateway's spans per CPU-second, in the Collector's, at full speed.
+    times_collector: Option<f64>,
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    rounded(time.as_secs_f64() * 1e3)
+}
+
+impl RunReport {
+    /// Puts together what clients, the clock, the kernel and the sink say of a run.
+    pub fn new(
+        (name, sent_per_s): (&'static str, Option<f64>),
+        (spans, wall): (u64, Duration),
+        answers: &Answers,
+        usage: Usage,
+        stored: Stored,
+    ) -> RunReport {
+        let cpu_s = float((usage.user_us + usage.system_us).unsigned_abs()) / 1e6;
+        let wall_s = wall.as_secs_f64();
+        RunReport {
+            name,
+            sent_per_s: sent_per_s.map(f64::round),
+            spans,
+            rows: stored.rows,
+            lost: stored.lost,
+            doubled: stored.doubled,
+            foreign: stored.foreign,
+            again: answers.again,
+            wall_s: rounded(wall_s),
+            spans_per_s: (float(spans) / wall_s.max(f64::EPSILON)).round(),
+            cpu_s: rounded(cpu_s),
+            spans_per_cpu_s: (float(spans) / cpu_s.max(f64::EPSILON)).round(),
+            p50_ms: milliseconds(answers.percentile(50)),
+            p99_ms: milliseconds(answers.percentile(99)),
+            peak_rss_mib: rounded(float(usage.peak_rss_kib.unsigned_abs()) / 1024.0),
+            exit_code: usage.exit_code,
+        }
+    }
+
+    fn is_gateway(&self) -> bool {
+        self.name == "gateway"
+    }
+
+    /// What is not as it must be, in a run of the gateway or of the Collector.
+    fn failures(&self, role: Role) -> Vec<String> {
+        let mut failures = Vec::new();
+        let mut must = |holds: bool, what: String| {
+            if !holds {
+                failures.push(format!("{}: {what}", self.name));
+            }
+        };
+        must(self.lost == 0, format!("{} spans are not stored", self.lost));
+        must(self.doubled == 0, format!("{} spans are stored again", self.doubled));
+        must(self.foreign == 0, format!("{} spans were not sent", self.foreign));
+        let ends_well = self.exit_code == 0 || !self.is_gateway() && self.exit_code == ENDED_BY_SIGTERM;
+        must(ends_well, format!("exit code {}", self.exit_code));
+        if self.is_gateway() {
+            let limit_mib = role.limit_mib();
+            must(self.peak_rss_mib < float(limit_mib), format!("{} of {limit_mib} MiB", self.peak_rss_mib));
+            let is_late = self.sent_per_s.is_some() && self.p99_ms >= P99_MAX_MS;
+            must(!is_late, format!("p99 of {} ms at half of the rate", self.p99_ms));
+        }
+        failures
+    }
+
+    fn cells(&self) -> [String; 13] {
+        [
+            self.name.to_owned(),
+            self.sent_per_s.map_or("full".to_owned(), |rate| format!("{rate:.0}/s")),
+            self.spans.to_string(),
+            self.lost.to_string(),
+            self.doubled.to_string(),
+            self.again.to_string(),
+            format!("{:.1}", self.wall_s),
+            format!("{:.0}", self.spans_per_s),
+            format!("{:.2}", self.cpu_s),
+            format!("{:.0}", self.spans_per_cpu_s),
+            format!("{:.1}", self.p50_ms),
+            format!("{:.1}", self.p99_ms),
+            format!("{:.1}", self.peak_rss_mib),
+        ]
+    }
+}
+
+const HEADINGS: [&str; 13] = [
+    "name",
+    "load",
+    "spans",
+    "lost",
+    "doubled",
+    "again",
+    "wall s",
+    "spans/s",
+    "CPU s",
+    "spans/CPU s",
+    "p50 ms",
+    "p99 ms",
+    "peak MiB",
+];
+
+/// Columns of words, which stand to the left.
+const WORDS: usize = 2;
+
+impl Report {
+    /// Without runs; one sync of the disk takes so long.
+    pub fn new(role: Role, sync: Duration) -> Report {
+        Report { role, sync_ms: milliseconds(sync), runs: Vec::new(), times_collector: None }
+    }
+
+    /// Adds a run.
+    pub fn push(&mut self, run: RunReport) {
+        self.runs.push(run);
+        let of = |is_gateway: bool| {
+            let run = self.runs.iter().find(|run| run.sent_per_s.is_none() && run.is_gateway() == is_gateway);
+            run.map(|run| run.spans_per_cpu_s)
+        };
+        self.times_collector = of(true).zip(of(false)).map(|(ours, theirs)| rounded(ours / theirs.max(1.0)));
+    }
+
+    /// What is not as required; with runs that are missing, that.
+    fn failures(&self) -> Vec<String> {
+        let mut failures: Vec<_> = self.runs.iter().flat_map(|run| run.failures(self.role)).collect();
+        match self.times_collector {
+            Some(times) if times >= TIMES_MIN => {}
+            Some(times) => {
+                failures.push(format!("gateway: {times:.2} times the Collector's spans per CPU-second"));
+            }
+            None => failures.push("not every run was made".to_owned()),
+        }
+        failures
+    }
+
+    /// Whether everything is as required.
+    pub fn is_reached(&self) -> bool {
+        self.failures().is_empty()
+    }
+
+    /// The table, and what follows from it.
+    pub fn lines(&self) -> Vec<String> {
+        let headings = HEADINGS.map(str::to_owned);
+        let cells: Vec<_> = std::iter::once(headings).chain(self.runs.iter().map(RunReport::cells)).collect();
+        let mut lines = aligned(&cells, WORDS);
+        lines.push(String::new());
+        lines.push(format!("one sync of the disk: {:.2} ms, median of 200", self.sync_ms));
+        if let Some(times) = self.times_collector {
+            lines.push(format!("spans per CPU-second of the gateway: {times:.2} times the Collector's"));
+        }
+        lines.extend(self.failures().into_iter().map(|failure| format!("not reached: {failure}")));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(name: &'static str, sent_per_s: Option<f64>, cpu_us: i64) -> RunReport {
+        let usage = Usage { user_us: cpu_us, peak_rss_kib: 100 << 10, ..Usage::default() };
+        let answers = Answers { waits: vec![Duration::from_millis(20)], again: 0 };
+        let stored = Stored { rows: 1_000, ..Stored::default() };
+        RunReport::new((name, sent_per_s), (1_000, Duration::from_secs(2)), &answers, usage, stored)
+    }
+
+    fn report(runs: Vec<RunReport>) -> Report {
+        let mut report = Report::new(Role::Edge, Duration::from_micros(1_500));
+        runs.into_iter().for_each(|run| report.push(run));
+        report
+    }
+
+    #[test]
+    fn only_runs_at_full_speed_are_compared() {
+        let half = || run("gateway", Some(250.0), 900_000);
+        let report = report(vec![run("gateway", None, 100_000), half(), run("collector", None, 600_000)]);
+        assert_eq!(report.times_collector, Some(5.999));
+        assert!(report.is_reached(), "{:?}", report.failures());
+        assert_eq!(report.runs[0].spans_per_s.to_string(), "500");
+    }
+
+    #[test]
+    fn a_gateway_that_is_late_large_or_inexact_has_not_reached_what_is_required() {
+        let good = || report(vec![run("gateway", None, 100_000), run("collector", None, 600_000)]);
+        let changes: [fn(&mut RunReport); 6] = [
+            |run| run.lost = 1,
+            |run| run.doubled = 1,
+            |run| run.foreign = 1,
+            |run| run.exit_code = 1,
+            |run| run.peak_rss_mib = 192.0,
+            |run| (run.sent_per_s, run.p99_ms) = (Some(250.0), 50.0),
+        ];
+        for change in changes {
+            let mut report = good();
+            change(&mut report.runs[0]);
+            assert_eq!(report.failures().len(), 1, "{:?}", report.runs[0]);
+        }
+        assert!(!report(vec![run("gateway", None, 100_000), run("collector", None, 400_000)]).is_reached());
+        assert!(!report(vec![run("gateway", None, 100_000)]).is_reached(), "without a Collector");
+    }
+}
