@@ -10,10 +10,12 @@
 //! | [`otlp_json`] | a Kafka message in JSON | a message that the walk reads, not longer than the text, or `Malformed` |
 //! | [`otlp_framing`] | what a client sends to the OTLP server, or a file of credentials | the same from chunks of any size; no error repeats a line |
 //! | [`otlp_rows`] | a Kafka message | its rows whole or not at all, and no more bytes than it may write; each can be read, its paths are unique, its strings are UTF-8 |
+//! | [`otlp_split`] | a request to the edge | messages that have each of its spans once, within their limits; or `Malformed`, as the walk says |
 //! | [`frame_read`] | a compressed frame | raw bytes or an error, the same from two readers |
 //! | [`frame_round_trip`] | rows | the frames made of them hold them, and the LZ4 blocks keep the format's rules |
 //! | [`native_block`] | a block's rows, or a Kafka message | columns that hold the same values as the rows, or a reason; rows of a message are rows |
 //! | [`rowbinary_skip`] | a value in `RowBinary` | its end or an error |
+//! | [`spool_log`] | changes of the files of a log | the log is opened or refused, and reading it ends; a message has the bytes that were appended at its offset |
 //! | [`gateway_config`] | a config | a config or an error; a config is written and read back equal |
 //!
 //! Work is counted, never timed: keys read by the walk, as `sluice_otlp` counts them with its feature `keys-read`.
@@ -62,7 +64,9 @@ pub mod native_block;
 pub mod otlp_framing;
 pub mod otlp_json;
 pub mod otlp_rows;
+pub mod otlp_split;
 pub mod otlp_walk;
 mod row;
 pub mod rowbinary_skip;
+pub mod spool_log;
 mod values;

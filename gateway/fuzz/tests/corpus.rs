@@ -8,15 +8,17 @@ use sluice_gateway_fuzz as fuzz;
 /// A target, and the folder of its inputs.
 type Target = (fn(&[u8]), &'static str);
 
-const TARGETS: [Target; 9] = [
+const TARGETS: [Target; 11] = [
     (fuzz::otlp_walk::check, "otlp"),
     (fuzz::otlp_json::check, "otlp_json"),
     (fuzz::otlp_framing::check, "otlp_framing"),
     (fuzz::otlp_rows::check, "otlp"),
+    (fuzz::otlp_split::check, "otlp"),
     (fuzz::frame_read::check, "frame_read"),
     (fuzz::frame_round_trip::check, "frame_round_trip"),
     (fuzz::native_block::check, "native_block"),
     (fuzz::rowbinary_skip::check, "rowbinary_skip"),
+    (fuzz::spool_log::check, "spool_log"),
     (fuzz::gateway_config::check, "gateway_config"),
 ];
 
