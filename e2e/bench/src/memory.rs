@@ -29,6 +29,8 @@ use course::Course;
 use e2e_stack::kafka::HOST_ADDRESS;
 use e2e_stack::process::interrupt;
 use e2e_stack::{programs, say};
+pub(crate) use front::{Behaviour, Front};
+pub(crate) use gateway::{Gateway, Usage};
 use load::Load;
 pub use report::{Outcome, Report};
 use scenario::{Scenario, Size};

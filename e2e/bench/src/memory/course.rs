@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::QueueMode;
 use super::front::{Behaviour, Front};
-use super::gateway::{Gateway, Orders, Usage};
+use super::gateway::{Gateway, Orders, Usage, write_config};
 use super::load::{Filling, Load};
 use super::pace::Pace;
 use super::report::Outcome;
@@ -172,7 +172,8 @@ impl Course {
         let front = Front::start(sink.url())?;
         orders.sink = front.url();
         say::progress(name, &format!("{} spans in {} MiB", load.spans, size.limit_mib));
-        let gateway = Gateway::start(&self.program, &orders, &folder)?;
+        let config = write_config(&orders, &folder)?;
+        let gateway = Gateway::start(&self.program, &config, size.limit_mib, &folder)?;
         Ok(Scene { gateway, front, sink, group, began: Instant::now(), pace: Pace::default() })
     }
 

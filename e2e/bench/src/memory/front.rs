@@ -1,7 +1,7 @@
-//! A front for the null sink that can be slow or unreachable.
+//! A front for a sink that can be slow or unreachable.
 //!
 //! ```text
-//! gateway -> front (behaves as told, knows tokens) -> null sink (keeps and counts)
+//! gateway -> front (behaves as told, knows tokens) -> null sink (keeps and counts), or the real server
 //! ```
 //!
 //! Job: act like a failing ClickHouse, at a chosen moment. Like a MergeTree table it drops an INSERT whose deduplication token it already
@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
+use hyper::header::{HeaderMap, HeaderName};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -28,16 +29,13 @@ use tokio::task::JoinSet;
 use crate::throughput::{serve_connection, stored};
 use e2e_stack::process::Port;
 
-/// How long a slow sink takes to answer an INSERT that it has taken.
-pub const SLOW_ANSWER: Duration = Duration::from_secs(20);
-
 /// What the sink does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     /// Takes and answers.
     Normal,
-    /// Takes at once and answers after [`SLOW_ANSWER`].
-    Slow,
+    /// Takes at once and answers an INSERT after this time.
+    Slow(Duration),
     /// Refuses connections and ends those that there are.
     Refused,
     /// Accepts connections and never answers; they end when it is back.
@@ -167,7 +165,8 @@ async fn answer(
         std::future::pending::<()>().await;
     }
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned();
-    let body = request.into_body().collect().await?.to_bytes();
+    let (head, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
     let token = token(&target).map(str::to_owned);
     if let Some(token) = &token
         && !shared.tokens().insert(token.clone())
@@ -176,12 +175,15 @@ async fn answer(
     }
     let is_insert = token.is_some();
     // A task of its own: a connection that is ended on the way must not leave a token behind without its rows.
-    let forwarding = tokio::spawn(async move { shared.take(&target, body, token).await });
+    let forwarding = tokio::spawn(async move { shared.take(&target, (&head.headers, body), token).await });
     let answered = forwarding.await.map_err(anyhow::Error::from).flatten();
-    if is_insert && *behaviour.borrow_and_update() == Behaviour::Slow {
-        let over = behaviour.wait_for(|now| *now != Behaviour::Slow);
+    let now = *behaviour.borrow_and_update();
+    if let Behaviour::Slow(time) = now
+        && is_insert
+    {
+        let over = behaviour.wait_for(|now| !matches!(now, Behaviour::Slow(_)));
         // Either the time is over or the sink is well again; both end the wait.
-        tokio::time::timeout(SLOW_ANSWER, over).await.ok();
+        tokio::time::timeout(time, over).await.ok();
     }
     Ok(answered.unwrap_or_else(|error| {
         let mut response = Response::new(Full::new(Bytes::from(format!("{error:#}"))));
@@ -196,8 +198,13 @@ impl Shared {
     }
 
     /// Forwards a request. If that fails, its token is forgotten.
-    async fn take(&self, target: &str, body: Bytes, token: Option<String>) -> Result<Response<Full<Bytes>>> {
-        let answered = self.forward(target, body).await;
+    async fn take(
+        &self,
+        target: &str,
+        (headers, body): (&HeaderMap, Bytes),
+        token: Option<String>,
+    ) -> Result<Response<Full<Bytes>>> {
+        let answered = self.forward(target, headers, body).await;
         let stored = answered.as_ref().is_ok_and(|response| response.status() == StatusCode::OK);
         if let Some(token) = token.filter(|_| !stored) {
             self.tokens().remove(&token);
@@ -205,28 +212,41 @@ impl Shared {
         answered
     }
 
-    async fn forward(&self, target: &str, body: Bytes) -> Result<Response<Full<Bytes>>> {
-        let request = Request::post(format!("{}{target}", self.sink))
+    async fn forward(&self, target: &str, headers: &HeaderMap, body: Bytes) -> Result<Response<Full<Bytes>>> {
+        let mut request = Request::post(format!("{}{target}", self.sink))
             .body(Full::new(body))
-            .context("repeat a request to the null sink")?;
-        let response = self.client.request(request).await.context("reach the null sink")?;
+            .context("repeat a request to the sink")?;
+        copy(headers, request.headers_mut());
+        let response = self.client.request(request).await.context("reach the sink")?;
         let (head, body) = response.into_parts();
-        let body = body.collect().await.context("read the null sink's answer")?.to_bytes();
+        let body = body.collect().await.context("read the sink's answer")?.to_bytes();
         let mut repeated = Response::new(Full::new(body));
         *repeated.status_mut() = head.status;
-        for (name, value) in &head.headers {
-            if name.as_str().starts_with("x-clickhouse") {
-                repeated.headers_mut().insert(name.clone(), value.clone());
-            }
-        }
+        copy(&head.headers, repeated.headers_mut());
         Ok(repeated)
     }
 }
 
-/// The deduplication token in a request's target.
+/// Copies what concerns the servers, and not the connection.
+fn copy(from: &HeaderMap, to: &mut HeaderMap) {
+    for (name, value) in from {
+        if is_of_servers(name) {
+            to.insert(name.clone(), value.clone());
+        }
+    }
+}
+
+fn is_of_servers(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    matches!(name, "authorization" | "content-type") || name.starts_with("x-clickhouse")
+}
+
+/// The deduplication token in the target of an INSERT. A question about the settings may have a token, too.
 fn token(target: &str) -> Option<&str> {
     let (_, query) = target.split_once('?')?;
-    query.split('&').find_map(|pair| pair.strip_prefix("insert_deduplication_token="))
+    let mut pairs = query.split('&');
+    pairs.clone().find(|pair| pair.starts_with("query=INSERT"))?;
+    pairs.find_map(|pair| pair.strip_prefix("insert_deduplication_token="))
 }
 
 #[cfg(test)]
@@ -236,7 +256,8 @@ mod tests {
     #[test]
     fn the_token_is_found() {
         assert_eq!(token("/?query=INSERT&insert_deduplication_token=a-1&x=2"), Some("a-1"));
-        assert_eq!(token("/?query=SELECT"), None);
+        assert_eq!(token("/?insert_deduplication_token=b&query=INSERT%20INTO"), Some("b"));
+        assert_eq!(token("/?query=SELECT&insert_deduplication_token=asked"), None, "a question is no INSERT");
         assert_eq!(token("/"), None);
     }
 }

@@ -15,11 +15,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
+use hyper::{Method, Request};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use sluice_gateway_config::Remaining;
 
 use super::QueueMode;
 use super::group::MemoryGroup;
@@ -87,18 +89,17 @@ pub struct Usage {
 }
 
 impl Gateway {
-    /// Writes the config and starts the program in a group of its own.
+    /// Starts the program with this config in a group of its own that has this limit; its log is a file of the folder.
     ///
     /// # Errors
     /// When the group cannot be made or the program not started.
-    pub fn start(program: &Path, orders: &Orders, folder: &Path) -> Result<Gateway> {
-        let config = write_config(orders, folder)?;
-        let group = MemoryGroup::create(orders.size.limit_mib << 20)?;
+    pub fn start(program: &Path, config: &Path, limit_mib: u64, folder: &Path) -> Result<Gateway> {
+        let group = MemoryGroup::create(limit_mib << 20)?;
         let log = folder.join("gateway.log");
         let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
         let listening = Listening::of(&log);
         let out_too = out.try_clone().with_context(|| format!("open {} twice", log.display()))?;
-        let mut entering = group.inside(&gateway::command(program, &config));
+        let mut entering = group.inside(&gateway::command(program, config));
         entering.stdin(Stdio::null()).stdout(out).stderr(out_too);
         let child = entering.spawn().context("start the gateway")?;
         let peaks = Arc::new(Peaks::default());
@@ -157,9 +158,30 @@ impl Gateway {
 
     /// Its metrics, as text; empty while it does not listen yet.
     pub async fn metrics(&self) -> String {
+        self.asked(Method::GET, "/metrics").await
+    }
+
+    /// `host:port` where it accepts OTLP over HTTP; `None` while it does not.
+    pub fn otlp_http(&self) -> Option<String> {
+        self.listening.otlp_http()
+    }
+
+    /// Drains it: it refuses requests, and inserts what it has. What is left; `None` if it did not answer.
+    pub async fn drain(&self) -> Option<Remaining> {
+        serde_json::from_str(&self.asked(Method::POST, "/drain").await).ok()
+    }
+
+    /// What is left of a drain; `None` if it did not answer.
+    pub async fn remaining(&self) -> Option<Remaining> {
+        serde_json::from_str(&self.asked(Method::GET, "/drainz").await).ok()
+    }
+
+    /// The text of an answer of its admin port; empty if there is none.
+    async fn asked(&self, method: Method, path: &str) -> String {
         let Some(admin) = self.listening.address() else { return String::new() };
-        let Ok(uri) = format!("http://{admin}/metrics").parse() else { return String::new() };
-        let Ok(response) = self.client.get(uri).await else { return String::new() };
+        let request = Request::builder().method(method).uri(format!("http://{admin}{path}"));
+        let Ok(request) = request.body(Empty::new()) else { return String::new() };
+        let Ok(response) = self.client.request(request).await else { return String::new() };
         let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
         String::from_utf8_lossy(&body.unwrap_or_default()).into_owned()
     }
@@ -172,12 +194,14 @@ impl Gateway {
         fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))
     }
 
-    /// Sends SIGTERM, waits for the end, and says what it took.
+    /// Sends SIGTERM unless it has exited, waits for the end, and says what it took.
     ///
     /// # Errors
     /// When it does not end within 70 s.
     pub fn stop(mut self) -> Result<Usage> {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).context("send SIGTERM")?;
+        if self.child.try_wait().context("look for the gateway")?.is_none() {
+            kill_process(Pid::from_child(&self.child), Signal::TERM).context("send SIGTERM")?;
+        }
         let asked = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().context("wait for the gateway")? {
@@ -218,7 +242,10 @@ fn kib_in(status: &str, name: &str) -> Option<u64> {
 }
 
 /// Writes the config file.
-fn write_config(orders: &Orders, folder: &Path) -> Result<PathBuf> {
+///
+/// # Errors
+/// When it, or the folder of the queue, cannot be written.
+pub fn write_config(orders: &Orders, folder: &Path) -> Result<PathBuf> {
     let size = &orders.size;
     let queue = folder.join("queue");
     fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;

@@ -1,5 +1,7 @@
 //! The scenarios: limits within which the gateway must stay, and faults of the sink meanwhile.
 
+use std::time::Duration;
+
 use super::front::Behaviour;
 use super::load::Filling;
 
@@ -90,10 +92,13 @@ pub struct Outage {
     pub from_start: bool,
 }
 
+/// How long a slow sink takes to answer an INSERT that it has taken.
+const SLOW_ANSWER: Duration = Duration::from_secs(20);
+
 /// What may happen.
 pub const OUTAGES: [Outage; 6] = [
     Outage { name: "steady", behaviour: None, from_start: false },
-    Outage { name: "slow", behaviour: Some(Behaviour::Slow), from_start: false },
+    Outage { name: "slow", behaviour: Some(Behaviour::Slow(SLOW_ANSWER)), from_start: false },
     Outage { name: "refused", behaviour: Some(Behaviour::Refused), from_start: false },
     Outage { name: "silent", behaviour: Some(Behaviour::Silent), from_start: false },
     // All that is read meanwhile has to be kept: the sink comes back only so that the rows can be counted.
@@ -145,7 +150,7 @@ impl Scenario {
                 let kind = if size.filling.padded { " that compress to almost nothing" } else { "" };
                 let sink = match outage.behaviour {
                     None | Some(Behaviour::Normal) => "a sink that always works",
-                    Some(Behaviour::Slow) => "a sink that answers after 20 s for a while",
+                    Some(Behaviour::Slow(_)) => "a sink that answers after 20 s for a while",
                     Some(Behaviour::Refused) => "a sink that refuses connections for a while",
                     Some(Behaviour::Silent) => "a sink that never answers for a while",
                 };

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use sluice_gateway_config::Layout;
 
 use super::report::Arrived;
-use e2e_fixtures::oracle::{Database, Server};
+use e2e_fixtures::oracle::{Database, Oracle, Server};
 use e2e_fixtures::produce;
 use e2e_fixtures::spans::Run;
 use e2e_stack::clickhouse::HOST_URL;
@@ -99,6 +99,11 @@ impl Sink {
             arrived.doubled = Some(count.rows - count.unique);
         }
         Ok(arrived)
+    }
+
+    /// What counts the spans of a run in the table.
+    pub fn oracle(&self, run: Run) -> Oracle {
+        self.database.oracle(TABLE, run)
     }
 
     /// Removes the database, or says that it is left: what was measured is not given up for that.
