@@ -1,6 +1,7 @@
-//! Measurements: throughput and memory of the gateway, what it costs to accept OTLP, tables of `ClickHouse`, and what hundreds of pipelines cost
-//! the operator.
+//! Measurements: throughput and memory of the gateway, what it costs to accept OTLP, how it stands a load of OTLP, tables of `ClickHouse`, and what
+//! hundreds of pipelines cost the operator.
 
+pub mod load;
 pub mod memory;
 pub mod operator_scale;
 pub mod otlp;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use e2e_bench::load::{self, LoadArgs};
 use e2e_bench::memory::{self, MemoryArgs};
 use e2e_bench::operator_scale::{self, OperatorScaleArgs};
 use e2e_bench::otlp::{self, OtlpArgs};
@@ -10,7 +11,7 @@ use e2e_bench::schema_bench::{self, SchemaBenchArgs};
 use e2e_bench::throughput::{self, ThroughputArgs, witness};
 use e2e_stack::say;
 
-/// Measures throughput, memory, OTLP, table layouts, and the operator at scale
+/// Measures throughput, memory, OTLP and load, table layouts, and the operator at scale
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -25,6 +26,9 @@ enum Command {
 
     /// Check the gateway's memory budget under a cgroup limit
     Memory(MemoryArgs),
+
+    /// Check a gateway with source.otlp under more load than ClickHouse takes
+    Load(LoadArgs),
 
     /// Measure an edge, or a gateway with source.otlp, beside an OpenTelemetry Collector
     Otlp(OtlpArgs),
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
     e2e_stack::conclude(match Arguments::parse().command {
         Command::Throughput(args) => throughput::run(&args),
         Command::Memory(args) => memory::run(&args),
+        Command::Load(args) => load::run(&args),
         Command::Otlp(args) => otlp::run(&args),
         Command::OperatorScale(args) => operator_scale::run(&args),
         Command::SchemaBench(args) => schema_bench::run(&args),

@@ -1,0 +1,115 @@
+//! The cases: what clients send, and what differs from a pipeline's defaults.
+
+use super::otlp_request::Weight;
+
+/// A case of the load test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// What each request has.
+    pub weight: Weight,
+    /// What differs from the defaults.
+    pub setting: Setting,
+}
+
+/// What differs from the defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The second half of the case's name; `None` with defaults.
+    suffix: Option<&'static str>,
+    /// `insert.maxInterval` of the gateway, the age at which a block closes; `None` for its default.
+    pub flush: Option<&'static str>,
+    /// `queue.size` of the pipeline, MiB.
+    pub volume_mib: u64,
+    /// Whether ClickHouse refuses connections until the clients' time is over.
+    pub is_away: bool,
+    words: &'static str,
+}
+
+/// A pipeline that says nothing of this. 10 GiB is the default of `queue.size`.
+const DEFAULTS: Setting =
+    Setting { suffix: None, flush: None, volume_mib: 10 << 10, is_away: false, words: "defaults" };
+
+/// All settings. The volumes are chosen: a small one is full within seconds of heavy requests, and a large one never.
+const SETTINGS: [Setting; 6] = [
+    DEFAULTS,
+    Setting {
+        suffix: Some("100ms"),
+        flush: Some("100ms"),
+        words: "a block closes 100 ms after its first message",
+        ..DEFAULTS
+    },
+    Setting {
+        suffix: Some("1s"),
+        flush: Some("1s"),
+        words: "a block closes 1 s after its first message, as by default",
+        ..DEFAULTS
+    },
+    Setting { suffix: Some("small-volume"), volume_mib: 512, words: "a volume of 512 MiB", ..DEFAULTS },
+    Setting { suffix: Some("large-volume"), volume_mib: 40 << 10, words: "a volume of 40 GiB", ..DEFAULTS },
+    Setting {
+        suffix: Some("away"),
+        is_away: true,
+        words: "ClickHouse is away until the clients' time is over",
+        ..DEFAULTS
+    },
+];
+
+impl Case {
+    /// All of them.
+    pub fn all() -> Vec<Case> {
+        let of_weight = |weight| SETTINGS.map(|setting| Case { weight, setting });
+        [Weight::Heavy, Weight::Light].into_iter().flat_map(of_weight).collect()
+    }
+
+    /// Its name on the command line and in the report.
+    pub fn name(&self) -> String {
+        match self.setting.suffix {
+            None => self.weight.name().to_owned(),
+            Some(suffix) => format!("{}-{suffix}", self.weight.name()),
+        }
+    }
+
+    /// Whether all requests must be accepted at the first try.
+    pub fn is_of_defaults(&self) -> bool {
+        self.setting.suffix.is_none()
+    }
+
+    /// What it does, in words.
+    pub fn describe(&self) -> String {
+        format!("{}; {}", self.weight.words(), self.setting.words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_case_has_a_name_of_its_own() {
+        let names: BTreeSet<String> = Case::all().iter().map(Case::name).collect();
+        assert_eq!(names.len(), 12);
+        let expected = [
+            "heavy",
+            "heavy-100ms",
+            "heavy-1s",
+            "heavy-away",
+            "heavy-large-volume",
+            "heavy-small-volume",
+            "light",
+            "light-100ms",
+            "light-1s",
+            "light-away",
+            "light-large-volume",
+            "light-small-volume",
+        ];
+        assert!(names.iter().eq(expected.iter()), "{names:?}");
+    }
+
+    #[test]
+    fn only_the_cases_without_a_setting_are_those_of_defaults() {
+        let of_defaults: Vec<String> =
+            Case::all().iter().filter(|case| case.is_of_defaults()).map(Case::name).collect();
+        assert_eq!(of_defaults, ["heavy", "light"]);
+    }
+}

@@ -1,0 +1,77 @@
+//! The gateway's config: as the operator writes it for a pipeline with `source.otlp` and defaults, in a pod with [`LIMIT_MIB`].
+//!
+//! Different are the addresses, which are those of this machine, and `insert.maxInterval` in cases about it: no field of a pipeline sets it.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use sluice_gateway_config::CONTRACT_VERSION;
+
+use super::case::Case;
+use e2e_fixtures::gateway::ANY_PORT;
+use e2e_fixtures::pipeline::TABLE;
+
+/// The limit of the pod, MiB: that of the published benchmark.
+pub const LIMIT_MIB: u64 = 1_000;
+
+/// The whole cores of the default request for CPU, and one at least.
+const WORKERS: u32 = 1;
+
+/// The default grace period of 60 s, less what the operator keeps for the exit and for endpoints.
+const SHUTDOWN: &str = "45s";
+
+/// The config of a case's gateway.
+pub fn config(case: &Case, sink: &str, database: &str, queue: &Path) -> Value {
+    let setting = &case.setting;
+    // The operator leaves maxBytes out, which means 95 % of the volume; here the volume is a folder of this machine's disk.
+    let queue_mib = setting.volume_mib - setting.volume_mib / 20;
+    let insert = setting.flush.map_or_else(|| json!({}), |age| json!({"maxInterval": age}));
+    json!({
+        "contractVersion": CONTRACT_VERSION,
+        "pipeline": {"namespace": "e2e", "name": "load"},
+        "source": {"otlp": {"listen": {"grpc": ANY_PORT, "http": ANY_PORT}}},
+        "sink": {"clickhouse": {
+            "endpoints": [sink],
+            "database": database,
+            "table": TABLE,
+            "schema": {"management": "CreateIfMissing"},
+            "insert": insert,
+        }},
+        "queue": {"mode": "Spill", "path": queue, "maxBytes": format!("{queue_mib}MiB")},
+        "workers": WORKERS,
+        "memory": {"limit": format!("{LIMIT_MIB}MiB")},
+        "admin": {"listen": ANY_PORT},
+        "shutdown": {"deadline": SHUTDOWN},
+        "log": {"level": "info", "format": "Text"},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_gateway_config::{ByteSize, CheckedConfig, Duration, parse::from_yaml};
+
+    use super::*;
+
+    fn checked(case: &Case) -> CheckedConfig {
+        let config = config(case, "http://127.0.0.1:1", "load", Path::new("/queue"));
+        from_yaml(&config.to_string()).unwrap().check().unwrap()
+    }
+
+    #[test]
+    fn every_case_has_a_config_that_gateways_accept() {
+        for case in Case::all() {
+            let checked = checked(&case);
+            assert_eq!(checked.budget().limit, ByteSize::mib(LIMIT_MIB), "{}", case.name());
+            assert_eq!(checked.config().logs(), WORKERS);
+        }
+    }
+
+    #[test]
+    fn cases_differ_in_what_they_are_about() {
+        let of = |name: &str| checked(&Case::all().into_iter().find(|case| case.name() == name).unwrap());
+        let age = |name| of(name).config().sink.clickhouse.insert.max_interval;
+        assert_eq!((age("heavy"), age("light-100ms")), (Duration::secs(1), Duration::millis(100)));
+        let bytes = |name| of(name).config().queue.max_bytes.unwrap();
+        assert_eq!((bytes("light"), bytes("heavy-small-volume")), (ByteSize::mib(9_728), ByteSize::mib(487)));
+    }
+}

@@ -1,0 +1,183 @@
+//! One case from its start to its end.
+//!
+//! ```text
+//! gateway accepts -> clients send for their time -> their last requests are accepted -> ClickHouse is fast -> drained -> SIGTERM -> rows counted
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::case::Case;
+use super::clients::Clients;
+use super::config::{LIMIT_MIB, config};
+use super::otlp_request::OtlpRequests;
+use super::report::{Outcome, Seen};
+use super::tally::Tally;
+use crate::memory::{Behaviour, Front, Gateway, Usage};
+use crate::throughput::{Engine, Sink};
+use e2e_fixtures::gateway;
+use e2e_fixtures::oracle::Count;
+use e2e_fixtures::spans::Run;
+use e2e_stack::clickhouse::HOST_URL;
+use e2e_stack::process::interrupt;
+use e2e_stack::say;
+
+/// How long ClickHouse takes to answer an INSERT, as in the published benchmark.
+const INSERT_TAKES: Duration = Duration::from_secs(3);
+
+/// Time between two looks at gateway and clients.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long the gateway may take until it accepts requests.
+const START_PATIENCE: Duration = Duration::from_mins(1);
+
+/// A gateway that is drained and commits nothing for so long has failed. Chosen: longer than it waits between two tries while ClickHouse is away.
+const STALL: Duration = Duration::from_mins(2);
+
+/// Who runs, and for how long.
+pub struct Course {
+    /// The gateway's program.
+    pub program: PathBuf,
+    /// A folder for configs, logs and volumes.
+    pub folder: PathBuf,
+    /// Number of clients.
+    pub clients: u32,
+    /// For how long they begin requests.
+    pub time: Duration,
+}
+
+/// A gateway and what it writes to.
+struct Scene<'a> {
+    case: &'a Case,
+    run: Run,
+    gateway: Gateway,
+    front: Front,
+    sink: &'a Sink,
+}
+
+impl Course {
+    /// Runs a case, in a database of its own that is removed.
+    ///
+    /// # Errors
+    /// When the case could not be run. A gateway that ends is an outcome.
+    pub async fn run(&self, case: &Case) -> Result<Outcome> {
+        let name = case.name();
+        let (run, folder) = (Run::fresh(), self.folder.join(&name));
+        let queue = folder.join("queue");
+        fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
+        let front = Front::start(HOST_URL.to_owned())?;
+        let database = format!("sluice_load_{:x}", run.id);
+        let file = folder.join("gateway.yaml");
+        gateway::write_config(&config(case, &front.url(), &database, &queue), &file)?;
+        let statements = gateway::table_statements(&self.program, &file)?;
+        let sink = Sink::create(&database, &statements, Engine::MergeTree).await?;
+        say::progress(&name, &case.describe());
+        front.behave(if case.setting.is_away { Behaviour::Refused } else { Behaviour::Slow(INSERT_TAKES) });
+        let outcome = match Gateway::start(&self.program, &file, LIMIT_MIB, &folder) {
+            Ok(gateway) => self.drive(Scene { case, run, gateway, front, sink: &sink }).await,
+            Err(error) => Err(error),
+        };
+        sink.delete().await;
+        // Gigabytes, where ClickHouse was away.
+        fs::remove_dir_all(&queue).with_context(|| format!("remove {}", queue.display()))?;
+        outcome
+    }
+
+    async fn drive(&self, mut scene: Scene<'_>) -> Result<Outcome> {
+        let address = scene.until_it_accepts().await?;
+        let requests = OtlpRequests::new(scene.case.weight, scene.run);
+        let clients = Clients::start(requests, &address, (self.clients, self.time))?;
+        let (tally, ended) = scene.until_clients_end(clients).await?;
+        scene.front.behave(Behaviour::Normal);
+        let drained = match ended {
+            None => scene.until_drained().await,
+            Some(error) => Err(error),
+        };
+        interrupt::check()?;
+        let Scene { case, run, gateway, sink, .. } = scene;
+        let usage = stopped(gateway).await?;
+        let counted = match drained {
+            Ok(()) => counted(sink, run, &tally).await,
+            Err(error) => Err(error),
+        };
+        let counted = counted.map_err(|error| format!("{error:#}"));
+        Ok(Outcome::new(case, &Seen { time: self.time, tally, usage, counted }))
+    }
+}
+
+impl Scene<'_> {
+    /// Where it accepts OTLP.
+    async fn until_it_accepts(&mut self) -> Result<String> {
+        let began = Instant::now();
+        loop {
+            interrupt::check()?;
+            self.gateway.check()?;
+            if let Some(address) = self.gateway.otlp_http() {
+                return Ok(address);
+            }
+            ensure!(began.elapsed() < START_PATIENCE, "it accepts no requests after {START_PATIENCE:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// What became of the requests, and the gateway's end if it ended. ClickHouse is back once the clients' time is over.
+    async fn until_clients_end(&mut self, mut clients: Clients) -> Result<(Tally, Option<anyhow::Error>)> {
+        let (mut is_away, mut ended) = (self.case.setting.is_away, None);
+        while !clients.end_within(LOOK).await? {
+            interrupt::check()?;
+            if is_away && clients.time_is_over() {
+                say::progress(&self.case.name(), "ClickHouse is back");
+                self.front.behave(Behaviour::Normal);
+                is_away = false;
+            }
+            if ended.is_none()
+                && let Err(error) = self.gateway.check()
+            {
+                clients.give_up();
+                ended = Some(error);
+            }
+        }
+        Ok((clients.tally(), ended))
+    }
+
+    /// Until it has inserted all that it accepted.
+    async fn until_drained(&mut self) -> Result<()> {
+        self.gateway.drain().await.context("the gateway did not answer POST /drain")?;
+        say::progress(&self.case.name(), "the clients have ended, and the gateway is drained");
+        let (mut least, mut moved) = (u64::MAX, Instant::now());
+        loop {
+            interrupt::check()?;
+            self.gateway.check()?;
+            if let Some(left) = self.gateway.remaining().await {
+                if left.uncommitted == 0 && left.blocks == 0 {
+                    return Ok(());
+                }
+                if left.uncommitted < least {
+                    (least, moved) = (left.uncommitted, Instant::now());
+                }
+            }
+            ensure!(moved.elapsed() < STALL, "{least} requests are not inserted, and none was for {STALL:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+async fn stopped(gateway: Gateway) -> Result<Usage> {
+    let stopped = tokio::task::spawn_blocking(move || gateway.stop());
+    stopped.await.context("the thread that stops a process ended")?.context("stop the gateway")
+}
+
+async fn counted(sink: &Sink, run: Run, tally: &Tally) -> Result<Count> {
+    sink.oracle(run).count(&tally.sent()).await.context("count the rows")
+}
+
+/// Removes the folder of a run.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn remove(folder: &Path) -> Result<()> {
+    fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))
+}
