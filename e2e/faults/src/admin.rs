@@ -28,6 +28,16 @@ pub struct Remaining {
     pub bytes: u64,
     /// Messages that are not committed.
     pub uncommitted: u64,
+    /// Whether the volume has something that a person should look at: damaged files, or dead letters.
+    #[serde(default)]
+    pub damaged: bool,
+}
+
+impl Remaining {
+    /// Whether everything is inserted.
+    pub fn is_empty(self) -> bool {
+        (self.blocks, self.bytes, self.uncommitted) == (0, 0, 0)
+    }
 }
 
 /// A gateway's admin server.

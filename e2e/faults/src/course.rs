@@ -12,6 +12,7 @@ pub mod input;
 pub mod kill;
 pub mod leave;
 pub mod only_copy;
+pub mod otlp;
 pub mod outage;
 pub mod process;
 pub mod protocol;
@@ -72,6 +73,7 @@ fn change(fault: Fault) -> Value {
         Fault::Damage(damage) => damage.change(),
         Fault::LongOutage => outage::change(),
         Fault::OnlyCopy(only_copy) => only_copy.change(),
+        Fault::Otlp(otlp) => otlp.change(),
         Fault::Trickle(_) => trickle::Trickle::change(),
         Fault::ShardLost(lost) => lost.change(),
         Fault::Disk(disk) => disk.change(),
@@ -123,6 +125,7 @@ async fn play(scene: &mut Scene<'_>, fault: Fault) -> Result<Expected> {
         Fault::Damage(damage) => damage.play(scene).await,
         Fault::LongOutage => outage::play(scene).await,
         Fault::OnlyCopy(only_copy) => only_copy.play(scene).await,
+        Fault::Otlp(otlp) => otlp.play(scene).await,
         Fault::Trickle(trickle) => trickle.play(scene).await,
     }
 }

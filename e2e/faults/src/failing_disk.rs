@@ -1,16 +1,28 @@
-//! A queue volume whose disk fails to sync or to read on demand.
+//! A queue volume whose disk fails to sync, to read or to write on demand, or holds such a call.
 //!
 //! Job: compiles the library that `e2e/faults/disk_fails.c` describes, and holds the file that switches the fault on. Place in the
 //! flow: a scenario gives [`FailingDisk::environment`] to the gateways that it starts. Owner: the scenario. Limits: it is the C library's
-//! `fsync` and `fdatasync` that fail, or its `pread`; what a real disk would have lost by then is still there.
+//! `fsync` and `fdatasync` that fail, or its `pread` and `pwrite`; what a real disk would have lost by then is still there.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use e2e_stack::process::{command, output};
+use e2e_stack::process::{command, interrupt, output};
+
+/// Where the file says what fails, what is held, and how many calls were held.
+const FAILS_AT: u64 = 0;
+const HOLDS_AT: u64 = 8;
+const HELD_AT: u64 = 16;
+
+/// Bytes of the file.
+const SWITCH_BYTES: u64 = 24;
+
+/// Interval of the look whether a call is held.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// The library's source.
 const SOURCE: &str = include_str!("../disk_fails.c");
@@ -22,6 +34,37 @@ pub enum Call {
     Sync = 1,
     /// To read what is there.
     Read = 2,
+    /// To write.
+    Write = 3,
+}
+
+/// A call of a log that the disk holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The write of a part of a record: the requests in it are accepted.
+    RecordWrite = 1,
+    /// The sync of records that are written.
+    RecordSync = 2,
+    /// The end of that sync: the requests are durable, and have no answer yet.
+    RecordSynced = 3,
+    /// The write of a committed offset with its plan of ranges.
+    CommitWrite = 4,
+    /// Its sync.
+    CommitSync = 5,
+    /// The end of that sync.
+    CommitSynced = 6,
+}
+
+impl Hold {
+    /// All of them, in the order of a request's path.
+    pub const ALL: [Hold; 6] = [
+        Hold::RecordWrite,
+        Hold::RecordSync,
+        Hold::RecordSynced,
+        Hold::CommitWrite,
+        Hold::CommitSync,
+        Hold::CommitSynced,
+    ];
 }
 
 /// The disk of all gateways that were started with its [environment](Self::environment).
@@ -44,12 +87,14 @@ impl FailingDisk {
         let mut cc = command("cc");
         cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
         output(&mut cc).context("compile the disk that fails")?;
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&switch);
+        let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&switch);
         let file = file.with_context(|| format!("open {}", switch.display()))?;
+        file.set_len(SWITCH_BYTES).with_context(|| format!("lengthen {}", switch.display()))?;
         // The library compares what the kernel calls it.
         let volume = volume.canonicalize().with_context(|| format!("find {}", volume.display()))?;
         let disk = FailingDisk { library, switch, volume, file };
         disk.set(None)?;
+        disk.hold(None)?;
         Ok(disk)
     }
 
@@ -67,17 +112,78 @@ impl FailingDisk {
     /// # Errors
     /// When the file cannot be written.
     pub fn set(&self, fails: Option<Call>) -> Result<()> {
-        let fails = fails.map_or(0, |call| call as i64);
+        self.write(FAILS_AT, fails.map_or(0, |call| call as i64))
+    }
+
+    /// From now on such calls are held until this is called again; with `None`, none is.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn hold(&self, holds: Option<Hold>) -> Result<()> {
+        self.write(HELD_AT, 0)?;
+        self.write(HOLDS_AT, holds.map_or(0, |hold| hold as i64))
+    }
+
+    /// Waits until a call is held.
+    ///
+    /// # Errors
+    /// If none is within `patience`, or after Ctrl-C.
+    pub async fn caught(&self, patience: Duration) -> Result<()> {
+        let waited = async {
+            while self.held()? == 0 {
+                interrupt::check()?;
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            Ok(())
+        };
+        let waited = tokio::time::timeout(patience, waited).await;
+        waited.with_context(|| format!("the disk has held no call within {patience:?}"))?
+    }
+
+    /// Calls that were held since the last [`Self::hold`].
+    fn held(&self) -> Result<i64> {
+        let mut bytes = [0; 8];
+        let read = self.file.read_exact_at(&mut bytes, HELD_AT);
+        read.with_context(|| format!("read {}", self.switch.display()))?;
+        Ok(i64::from_ne_bytes(bytes))
+    }
+
+    fn write(&self, at: u64, number: i64) -> Result<()> {
         // In place: gateways have the file mapped.
-        self.file
-            .write_all_at(&fails.to_ne_bytes(), 0)
-            .with_context(|| format!("write {}", self.switch.display()))
+        let written = self.file.write_all_at(&number.to_ne_bytes(), at);
+        written.with_context(|| format!("write {}", self.switch.display()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn a_sync_of_a_segment_is_held_until_it_is_let_go_of() {
+        let folder = std::env::temp_dir().join(format!("sluice-holding-disk-{}", std::process::id()));
+        let volume = folder.join("volume");
+        std::fs::create_dir_all(&volume).unwrap();
+        let disk = FailingDisk::make(&folder, "test", &volume).unwrap();
+        disk.hold(Some(Hold::RecordSync)).unwrap();
+        let sync = |name: &str| {
+            let mut sync = command("dd");
+            sync.args(["if=/dev/null", "conv=fsync", "status=none"]);
+            sync.arg(format!("of={}", volume.join(name).display())).envs(disk.environment());
+            sync
+        };
+        output(&mut sync("offsets")).unwrap();
+        let mut held = sync("segment-0000000000000001.spool").spawn().unwrap();
+        disk.caught(PATIENCE).await.unwrap();
+        assert!(held.try_wait().unwrap().is_none(), "it waits");
+        disk.hold(None).unwrap();
+        assert!(held.wait().unwrap().success());
+        let unseen = disk.caught(Duration::from_millis(1)).await;
+        assert!(unseen.unwrap_err().to_string().contains("has held no call"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_process_cannot_sync_below_the_folder_and_can_elsewhere() {

@@ -4,6 +4,7 @@
 //! load -> own broker -> front -> gateway -> front -> own ClickHouse -> counts
 //!                         ^         ^         ^            ^
 //!                         '---------'-- scenario ----------'
+//! clients ------------------------> gateway with source.otlp -> front -> own ClickHouse -> counts
 //! ```
 //!
 //! Each run has its own servers ([`servers`]), so that faults affect nothing else. With `--side-by-side`, each thread has servers and a folder
@@ -11,7 +12,8 @@
 //! ([`kafka_front`], [`sink_front`]): the program has no hook for this.
 //!
 //! What must hold in each round:
-//! - No span is lost or doubled, except exactly those that a scenario predicts.
+//! - No span is lost or doubled, except exactly those that a scenario predicts. With `source.otlp`, that holds for spans of requests that were
+//!   answered with success; those of other requests are there once at the most.
 //! - A gateway exits only where a scenario expects it, with the expected code, and none panics.
 //! - At the end, every living gateway reports that its account misses no row and that no range is in doubt.
 //!
@@ -25,6 +27,7 @@ mod gate;
 mod gateway;
 mod kafka_front;
 mod kafka_wire;
+mod otlp_clients;
 mod report;
 mod scenario;
 mod scene;
@@ -101,7 +104,7 @@ Needs no running stack. It starts its own brokers and ClickHouse from the progra
 is \"long\", and runs only if --only has its whole name. Scenarios with the fewest rounds run first: they take longest.
 
 Columns:
-  spans       numbered spans that Kafka acknowledged, in all rounds
+  spans       numbered spans that Kafka acknowledged, or a gateway with source.otlp accepted, in all rounds
   lost        spans without a row; then the expected number: Kafka itself had lost these
   doubled     rows beyond the first of a span; then the expected number: the server had forgotten their token
   recovery s  from the death, or the fault's end, until a gateway's next successful insert; the longest of all rounds

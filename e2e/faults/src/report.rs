@@ -35,7 +35,7 @@ impl Ends {
 /// How one round went.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
-    /// Spans that Kafka acknowledged.
+    /// Spans that Kafka acknowledged, or gateways accepted.
     pub spans: u64,
     /// Those of them without a row.
     pub lost: u64,
@@ -105,7 +105,7 @@ pub struct Outcome {
     pub name: String,
     /// Rounds that were counted.
     pub rounds: u32,
-    /// Spans that Kafka acknowledged in all of them.
+    /// Spans that Kafka acknowledged, or gateways accepted, in all of them.
     pub spans: u64,
     /// Those without a row.
     pub lost: u64,

@@ -4,7 +4,7 @@ mod list;
 
 use super::course::{
     broker::Broker, columns::Columns, damage::Damage, disk, input::Input, kill::Step, leave::Leave,
-    only_copy::OnlyCopy, process::Process, protocol::Protocol, refuse::Refusal, rows::Rows,
+    only_copy::OnlyCopy, otlp::Otlp, process::Process, protocol::Protocol, refuse::Refusal, rows::Rows,
     rule_change::RuleChange, server::Server, shard::Lost, spooled::Spooled, storm::Storm, trickle::Trickle,
     volume::Volume,
 };
@@ -81,6 +81,8 @@ pub enum Fault {
     LongOutage,
     /// Gateways die or leave while their volumes hold blocks.
     OnlyCopy(OnlyCopy),
+    /// Faults of a gateway with `source.otlp`.
+    Otlp(Otlp),
 }
 
 /// A fault with its name.
@@ -148,6 +150,8 @@ pub fn all() -> Vec<Scenario> {
     let only_copies = OnlyCopy::ALL.map(|(only_copy, name, rounds, describe)| {
         scenario(name, Fault::OnlyCopy(only_copy), rounds, describe)
     });
+    let otlp =
+        Otlp::ALL.map(|(otlp, name, rounds, describe)| scenario(name, Fault::Otlp(otlp), rounds, describe));
     [
         &kills[..],
         &PROCESSES,
@@ -168,6 +172,7 @@ pub fn all() -> Vec<Scenario> {
         &columns,
         &[OUTAGE],
         &only_copies,
+        &otlp,
     ]
     .concat()
 }

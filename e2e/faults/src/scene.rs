@@ -28,9 +28,10 @@ use e2e_fixtures::gateway;
 use e2e_fixtures::letters::Letters;
 use e2e_fixtures::oracle::{Database, Oracle};
 use e2e_fixtures::pipeline::{TABLE, merged};
-use e2e_fixtures::produce::{Compression, Load, Producer, Sent, Topic};
+use e2e_fixtures::produce::{Compression, Producer, Sent, Topic};
 use e2e_fixtures::spans::Run;
 use e2e_stack::process::{Port, Signal, interrupt};
+use load::Feeding;
 
 /// Partitions of a topic: a gateway has several, and three gateways have different numbers of them.
 pub const PARTITIONS: i32 = 8;
@@ -119,7 +120,9 @@ pub struct Scene<'a> {
     second_shard: Option<SecondShard>,
     group: String,
     config: PathBuf,
-    load: Option<Load>,
+    /// Where gateways with `source.otlp` accept requests, one after another; none with `source.kafka`.
+    otlp: Option<Port>,
+    load: Option<Feeding>,
     sent: Sent,
     members: Vec<Member>,
     /// Exit codes of gateways that no scenario ended, and that were restarted.
@@ -142,7 +145,7 @@ impl Member {
 }
 
 impl<'a> Scene<'a> {
-    /// Makes topic, table and config; `change` is merged over the config.
+    /// Makes topic, table and config; `change` is merged over the config. If that has `source.otlp`, the topic stays empty.
     ///
     /// # Errors
     /// When a server refuses.
@@ -156,6 +159,7 @@ impl<'a> Scene<'a> {
         let producer = Producer::new(&servers.kafka(), Compression::default(), run)?;
         let group = format!("{unique}-group");
         let config = stage.folder.join(format!("{unique}.yaml"));
+        let accepts = change["source"]["otlp"].is_object();
         let scene = Scene {
             stage,
             topic,
@@ -166,6 +170,7 @@ impl<'a> Scene<'a> {
             second_shard: None,
             group,
             config,
+            otlp: accepts.then(Port::hold).transpose()?,
             load: None,
             sent: Sent::default(),
             members: Vec::new(),
@@ -237,7 +242,7 @@ impl<'a> Scene<'a> {
     /// # Errors
     /// When the config cannot be written.
     pub fn reconfigure(&self, change: &Value) -> Result<()> {
-        change_config(&self.config, change)
+        copy_config(&self.config, &self.config, change)
     }
 
     /// Adds to the config of a gateway at its next start.
@@ -245,7 +250,8 @@ impl<'a> Scene<'a> {
     /// # Errors
     /// When its config cannot be written.
     pub fn reconfigure_gateway(&self, number: usize, change: &Value) -> Result<()> {
-        change_config(&self.members[number].gateway.orders().config, change)
+        let config = &self.members[number].gateway.orders().config;
+        copy_config(config, config, change)
     }
 
     /// Starts a gateway and keeps it running; a member with a name is a static one. Gives its number.
@@ -291,7 +297,10 @@ impl<'a> Scene<'a> {
         let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
         let (admin, queue) = (Arc::new(Port::hold()?), self.volume(number));
         std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
-        let own = json!({"admin": {"listen": admin.address()}, "queue": {"path": queue}});
+        let mut own = json!({"admin": {"listen": admin.address()}, "queue": {"path": queue}});
+        if let Some(port) = &self.otlp {
+            own["source"] = json!({"otlp": {"listen": {"http": port.address()}}});
+        }
         gateway::write_config(&merged(&usual, &own), &config)?;
         Ok(Orders {
             program: self.stage.program.clone(),
@@ -401,7 +410,9 @@ impl<'a> Scene<'a> {
         let sent = self.stop_load().await?.clone();
         let mut failures = Vec::new();
         // What is not in after the patience is counted as lost, which says more than an error.
-        failures.extend(self.wait_committed(expected.messages_left).await.err());
+        if self.otlp.is_none() {
+            failures.extend(self.wait_committed(expected.messages_left).await.err());
+        }
         if expected.messages_left == 0 {
             failures.extend(self.wait_volumes_empty().await.err());
         }
@@ -454,14 +465,22 @@ impl<'a> Scene<'a> {
         self.members.clear();
         self.load = None;
         let removed = self.database.delete().await;
-        let removed = removed.and(self.topic.delete_group(&self.group).await);
+        let removed = match &self.otlp {
+            // There is no group.
+            Some(_) => removed,
+            None => removed.and(self.topic.delete_group(&self.group).await),
+        };
         let removed = removed.and(self.topic.delete_dead_letters().await);
         removed.and(self.topic.delete().await)
     }
 }
 
-fn change_config(file: &Path, change: &Value) -> Result<()> {
-    let text = std::fs::read_to_string(file).context("read the config")?;
+/// Writes a config to another file, or to the same, with this change.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn copy_config(from: &Path, to: &Path, change: &Value) -> Result<()> {
+    let text = std::fs::read_to_string(from).context("read the config")?;
     let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
-    gateway::write_config(&merged(&usual, change), file)
+    gateway::write_config(&merged(&usual, change), to)
 }

@@ -2,7 +2,10 @@
 //!
 //! Job: say which blocks a gateway has left, and break what a scenario wants broken. Place in the flow: between the death of a gateway
 //! and its next start. By the layout that `gateway/spool/src/format.rs` writes down, not by its code, so that both are held to it.
-//! Limits: a file is read whole; those of a scenario have a few MiB.
+//! Limits: a file is read whole; those of a scenario have tens of MiB.
+//!
+//! The folder of a log of `source.otlp` has segments of the same layout: a block is a record, its rows are the messages, and no mark settles it.
+//! `gateway/spool/src/log/offsets.rs` writes down where its committed offset is.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -20,6 +23,13 @@ const RECORDS_AT: usize = MARKS_AT + 1_024 * MARKS_BYTES;
 
 /// Bytes of a record's header.
 const HEADER_BYTES: usize = 768;
+
+/// The file of a log's committed offset, bytes of one of its two places, and where a place has its serial and the offset. Of both places, the
+/// one with the higher serial is the commit.
+const OFFSETS_FILE: &str = "offsets";
+const PLACE_BYTES: usize = 8_192;
+const SERIAL_AT: usize = 16;
+const OFFSET_AT: usize = 40;
 
 /// A block that is on a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +117,19 @@ fn of_segment(file: &Path, bytes: &[u8]) -> Vec<Left> {
     found
 }
 
+/// The committed offset of a log of `source.otlp`, by its folder.
+///
+/// # Errors
+/// When the file cannot be read, or has no commit.
+pub fn committed(log: &Path) -> Result<i64> {
+    let file = log.join(OFFSETS_FILE);
+    let bytes = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+    let places = bytes.chunks(PLACE_BYTES).filter(|place| place.iter().any(|byte| *byte != 0));
+    let last = places.max_by_key(|place| u64::from_le_bytes(array(place, SERIAL_AT)));
+    let last = last.with_context(|| format!("{} has no commit", file.display()))?;
+    Ok(i64::from_le_bytes(array(last, OFFSET_AT)))
+}
+
 /// The bytes of a field of a header, which has all of them.
 fn array<const N: usize>(header: &[u8], at: usize) -> [u8; N] {
     header.get(at..at + N).and_then(|bytes| bytes.first_chunk().copied()).unwrap_or([0; N])
@@ -148,6 +171,26 @@ impl Left {
         ensure!(end > self.middle(), "{} ends before its block", self.file.display());
         file.set_len(self.middle()).with_context(|| self.action("cut"))?;
         file.set_len(end).with_context(|| self.action("lengthen"))
+    }
+
+    /// Writes these bytes behind the end of its file.
+    ///
+    /// # Errors
+    /// When its file cannot be written.
+    pub fn follow_with(&self, bytes: &[u8]) -> Result<()> {
+        let file = self.open()?;
+        let end = file.metadata().with_context(|| self.action("look at"))?.len();
+        file.write_all_at(bytes, end).with_context(|| self.action("write"))
+    }
+
+    /// Writes the first half of it once more, behind the end of its file.
+    ///
+    /// # Errors
+    /// When its file cannot be read or written.
+    pub fn repeat_half(&self) -> Result<()> {
+        let mut half = vec![0; usize::try_from(self.middle() - self.at)?];
+        self.open()?.read_exact_at(&mut half, self.at).with_context(|| self.action("read"))?;
+        self.follow_with(&half)
     }
 
     /// Whether it is in the same file.
@@ -208,6 +251,26 @@ mod tests {
     }
 
     #[test]
+    fn a_log_is_committed_up_to_the_place_that_was_written_last() {
+        let log = std::env::temp_dir().join(format!("sluice-offsets-{}", std::process::id()));
+        fs::create_dir_all(&log).unwrap();
+        let committed_of = |commits: [(u64, i64); 2]| {
+            let mut bytes = vec![0; 2 * PLACE_BYTES];
+            for (place, (serial, offset)) in bytes.chunks_mut(PLACE_BYTES).zip(commits) {
+                place[SERIAL_AT..SERIAL_AT + 8].copy_from_slice(&serial.to_le_bytes());
+                place[OFFSET_AT..OFFSET_AT + 8].copy_from_slice(&offset.to_le_bytes());
+            }
+            fs::write(log.join(OFFSETS_FILE), bytes).unwrap();
+            committed(&log)
+        };
+        assert_eq!(committed_of([(2, 40), (1, 7)]).unwrap(), 40);
+        assert_eq!(committed_of([(2, 40), (3, 50)]).unwrap(), 50);
+        assert_eq!(committed_of([(0, 0), (1, 7)]).unwrap(), 7);
+        assert!(committed_of([(0, 0), (0, 0)]).unwrap_err().to_string().contains("has no commit"));
+        fs::remove_dir_all(&log).unwrap();
+    }
+
+    #[test]
     fn damage_is_where_it_is_said_to_be() {
         let volume = std::env::temp_dir().join(format!("sluice-segments-{}", std::process::id()));
         fs::create_dir_all(&volume).unwrap();
@@ -227,6 +290,10 @@ mod tests {
         assert_eq!(damaged(&|left| left.cut().unwrap()).len(), whole.len() - 4);
         let torn = damaged(&|left| left.tear().unwrap());
         assert_eq!((torn.len(), differ(&torn)), (whole.len(), Some(whole.len() - 4)));
+        let behind = damaged(&|left| left.follow_with(b"xyz").unwrap());
+        assert_eq!(behind, [&whole[..], b"xyz"].concat());
+        let repeated = damaged(&|left| left.repeat_half().unwrap());
+        assert_eq!(repeated, [&whole[..], &whole[second..whole.len() - 4]].concat());
         fs::remove_dir_all(&volume).unwrap();
     }
 }

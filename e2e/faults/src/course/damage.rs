@@ -211,8 +211,8 @@ async fn flip_only_copies(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { lost, recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
-/// Whether a segment was set aside.
-fn has_damaged(volume: &Path) -> Result<bool> {
+/// Whether a segment in this folder was set aside.
+pub(super) fn has_damaged(volume: &Path) -> Result<bool> {
     for entry in std::fs::read_dir(volume).with_context(|| format!("look into {}", volume.display()))? {
         let path = entry.with_context(|| format!("look into {}", volume.display()))?.path();
         if path.extension().is_some_and(|kind| kind == "damaged") {

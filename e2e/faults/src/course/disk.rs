@@ -17,7 +17,7 @@ use crate::scene::{Expected, PATIENCE, Scene};
 const EXIT_FAILED: i32 = 1;
 
 /// What it says then.
-const SAYS_FAILED: &str = "the queue volume has failed";
+pub(super) const SAYS_FAILED: &str = "the queue volume has failed";
 
 /// A disk, and a gateway that uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,10 +91,14 @@ async fn fail(scene: &mut Scene<'_>, disk: &FailingDisk, call: Call) -> Result<(
     // With AfterInsert a block is synced when it is next marked as sent, and any is read when it is sent: the server must be there for
     // that.
     scene.stage.servers.sink.go(Way::Open);
+    ended(scene, disk, 0).await
+}
+
+/// Waits until the gateway has ended because its disk has failed, which is well from then on. Before, so many lines of its log said so.
+pub(super) async fn ended(scene: &mut Scene<'_>, disk: &FailingDisk, before: usize) -> Result<()> {
     let code = scene.gateway(0).end_within(PATIENCE).await?;
     disk.set(None)?;
     ensure!(code == EXIT_FAILED, "it ended with code {code} after the disk had failed");
-    let log = std::fs::read_to_string(scene.gateway(0).log()).context("read the gateway's log")?;
-    ensure!(log.contains(SAYS_FAILED), "it does not say why it ended");
+    ensure!(scene.lines_logged(SAYS_FAILED)? > before, "it does not say why it ended");
     Ok(())
 }

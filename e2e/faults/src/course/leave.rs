@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::volume::{self, LEAVE_SOON, SPANS_AWAY, SPANS_READ, as_real};
 use super::{INSERTS_BEFORE, SPANS_AFTER};
-use crate::admin::{Admin, Remaining};
+use crate::admin::Admin;
 use crate::gate::Rule;
 use crate::kafka_front::Way;
 use crate::scene::{Expected, PARTITIONS, PATIENCE, Scene};
@@ -236,7 +236,7 @@ async fn wait_empty(scene: &mut Scene<'_>, admin: &Admin) -> Result<()> {
     scene
         .wait("nothing left", PATIENCE, async |_| {
             let left = admin.drainz().await?;
-            Ok(if left == Remaining::default() { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+            Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
         })
         .await
 }

@@ -203,9 +203,10 @@ fn refuse<'a>(scene: &Scene<'a>, refusal: Refusal, times: u32) -> Rule<'a, Passa
 }
 
 /// When it was over, and what was measured.
-type Refused = (Instant, Vec<(&'static str, f64)>);
+pub(super) type Refused = (Instant, Vec<(&'static str, f64)>);
 
-async fn refuse_some(scene: &mut Scene<'_>, refusal: Refusal) -> Result<Refused> {
+/// Some inserts are refused.
+pub(super) async fn refuse_some(scene: &mut Scene<'_>, refusal: Refusal) -> Result<Refused> {
     let rule = refuse(scene, refusal, TIMES);
     wait_refused(scene, &rule, TIMES).await?;
     ensure!(rule.applied() == TIMES, "{} inserts were refused instead of {TIMES}", rule.applied());

@@ -43,13 +43,17 @@ impl Scene<'_> {
     }
 
     /// Waits until no gateway has a block on its volume: with `commit: AfterEnqueue` what is committed may be there alone. One without a volume
-    /// has none, and one that is retired has been looked after.
+    /// has none, and one that is retired has been looked after. With `source.otlp`, gateways are drained.
     ///
     /// # Errors
     /// The first gateway that has some after [`DRAIN_PATIENCE`].
     pub(super) async fn wait_volumes_empty(&mut self) -> Result<()> {
         for number in 0..self.members.len() {
             if self.members[number].is_retired {
+                continue;
+            }
+            if self.otlp.is_some() {
+                self.drain_logs(number).await?;
                 continue;
             }
             let what = format!("nothing on the volume of gateway {number}");
@@ -60,6 +64,17 @@ impl Scene<'_> {
             .await?;
         }
         Ok(())
+    }
+
+    /// Drains a gateway with `source.otlp`, and waits until it says that everything on its volume is inserted.
+    async fn drain_logs(&mut self, number: usize) -> Result<()> {
+        let what = format!("nothing in the logs of gateway {number}");
+        self.wait(&what, PATIENCE, async |scene| {
+            // Asked each time: one that was started again knows nothing of it.
+            let left = scene.gateway(number).admin().drain().await?;
+            Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+        })
+        .await
     }
 
     /// Waits until every gateway says that no row is missing and none is in doubt. One that is retired has ended, and says nothing.

@@ -1,27 +1,76 @@
-//! What a round produces, and what Kafka has taken of it.
+//! What a round produces, and what Kafka has taken of it, or gateways with `source.otlp`.
 //!
 //! Owner: the round. Numbers go on where the last ones ended, so that all spans of a round are counted as one run.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, bail};
 
 use super::Scene;
+use crate::otlp_clients::Clients;
 use e2e_fixtures::produce::{Compression, Feed, Load, Producer, Sent};
 use e2e_fixtures::spans::{Encoding, Shape};
 
 /// Load, spans a second: six messages a second and partition, so that blocks close both by rows and by time, and little of two cores.
 const SPANS_PER_SECOND: u64 = 5_000;
 
+/// Spans on their way to gateways.
+pub(super) enum Feeding {
+    /// Through Kafka.
+    Kafka(Load),
+    /// From clients to the gateway itself.
+    Otlp(Clients),
+}
+
+impl Feeding {
+    /// Spans that were taken so far.
+    pub(super) fn acked(&self) -> u64 {
+        match self {
+            Feeding::Kafka(load) => load.acked(),
+            Feeding::Otlp(clients) => clients.acked(),
+        }
+    }
+
+    async fn stop(self) -> Result<Sent> {
+        match self {
+            Feeding::Kafka(load) => load.stop().await,
+            Feeding::Otlp(clients) => clients.stop().await,
+        }
+    }
+}
+
 impl Scene<'_> {
-    /// Begins or continues the load on all current partitions of the topic.
+    /// Begins or continues the load on all current partitions of the topic, or that of clients if gateways have `source.otlp`.
     pub fn start_load(&mut self) {
         self.start_load_of(SPANS_PER_SECOND);
     }
 
     /// The same at another rate.
     pub fn start_load_of(&mut self, spans_per_second: u64) {
-        let feed = Feed { spans_per_second: Some(spans_per_second), ..self.feed(Encoding::OtlpProto) };
         let first = self.next_number();
-        self.load = Some(Load::start_numbers(&self.producer, feed, first..u64::MAX));
+        self.load = Some(if let Some(port) = &self.otlp {
+            Feeding::Otlp(Clients::start(&port.address(), self.producer.run(), first, spans_per_second))
+        } else {
+            let feed = Feed { spans_per_second: Some(spans_per_second), ..self.feed(Encoding::OtlpProto) };
+            Feeding::Kafka(Load::start_numbers(&self.producer, feed, first..u64::MAX))
+        });
+    }
+
+    /// The clients that send now.
+    ///
+    /// # Errors
+    /// When none do.
+    pub fn clients(&self) -> Result<&Clients> {
+        match &self.load {
+            Some(Feeding::Otlp(clients)) => Ok(clients),
+            _ => bail!("no clients send"),
+        }
+    }
+
+    /// Where gateways with `source.otlp` accept requests (`host:port`).
+    ///
+    /// # Errors
+    /// When they have `source.kafka`.
+    pub fn otlp_address(&self) -> Result<String> {
+        Ok(self.otlp.as_ref().context("gateways have no source.otlp")?.address())
     }
 
     /// All partitions at the usual rate.
@@ -65,9 +114,9 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Spans of the load that Kafka has taken so far.
+    /// Spans of the load that were taken so far.
     pub fn acked(&self) -> u64 {
-        self.sent.acked.count() + self.load.as_ref().map_or(0, Load::acked)
+        self.sent.acked.count() + self.load.as_ref().map_or(0, Feeding::acked)
     }
 
     fn next_number(&self) -> u64 {
@@ -87,10 +136,10 @@ impl Scene<'_> {
         self.sent.failure = self.sent.failure.take().or_else(|| sent.failure.clone());
     }
 
-    /// Ends the load and says what Kafka has taken so far.
+    /// Ends the load and says what was taken so far.
     ///
     /// # Errors
-    /// When the producer failed.
+    /// When the producer failed, or a client got an answer that no gateway should give.
     pub async fn stop_load(&mut self) -> Result<&Sent> {
         if let Some(load) = self.load.take() {
             let sent = load.stop().await?;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::load::Feeding;
 use super::{PATIENCE, Scene};
 use crate::sink_front::{SinkFront, Stored};
 use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::produce::Load;
 use e2e_stack::process::interrupt;
 use tokio::sync::watch;
 
@@ -23,10 +23,20 @@ impl<'a> Scene<'a> {
     /// When none does within [`PATIENCE`].
     pub async fn wait_logged(&mut self, text: &str) -> Result<()> {
         self.wait(&format!("\"{text}\" in the log"), PATIENCE, async |scene| {
-            let log = std::fs::read_to_string(scene.gateway(0).log()).context("read a gateway's log")?;
-            Ok(if log.contains(text) { Seen::Done(()) } else { Seen::NotYet("no such line".to_owned()) })
+            let lines = scene.lines_logged(text)?;
+            Ok(if lines > 0 { Seen::Done(()) } else { Seen::NotYet("no such line".to_owned()) })
         })
         .await
+    }
+
+    /// How many lines in the log of gateway 0 contain this, of all its processes.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn lines_logged(&self, text: &str) -> Result<usize> {
+        let log = self.members[0].gateway.log();
+        let log = std::fs::read_to_string(log).context("read a gateway's log")?;
+        Ok(log.lines().filter(|line| line.contains(text)).count())
     }
 
     /// Waits until gateway 0 says that it is ready, or is not; gives why not.
@@ -83,9 +93,9 @@ impl<'a> Scene<'a> {
     /// # Errors
     /// When it had not within [`PATIENCE`].
     pub async fn wait_acked(&mut self, more: u64) -> Result<()> {
-        let wanted = self.load.as_ref().map_or(0, Load::acked) + more;
+        let wanted = self.load.as_ref().map_or(0, Feeding::acked) + more;
         self.wait("acknowledged spans", PATIENCE, async |scene| {
-            let acked = scene.load.as_ref().map_or(0, Load::acked);
+            let acked = scene.load.as_ref().map_or(0, Feeding::acked);
             Ok(if acked >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{acked} of {wanted}")) })
         })
         .await

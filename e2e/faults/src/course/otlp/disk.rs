@@ -1,0 +1,66 @@
+//! The disk of the logs fails, or is slow.
+//!
+//! After a failed sync, the last record is cut before the next start, as if the disk had lost it: no request in it may have had a success.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::damage::unanswered;
+use super::kill::STEP_PATIENCE;
+use super::{begin_on_disk, damage};
+use crate::course::SPANS_AFTER;
+use crate::course::disk::{SAYS_FAILED, ended};
+use crate::failing_disk::{Call, FailingDisk, Hold};
+use crate::otlp_clients::CLIENTS;
+use crate::scene::{Expected, PATIENCE, Scene};
+use e2e_fixtures::cluster::Seen;
+
+/// Syncs, writes and reads fail in turn.
+pub(super) async fn fails(scene: &mut Scene<'_>) -> Result<Expected> {
+    let disk = begin_on_disk(scene).await?;
+    let mut longest = 0.0_f64;
+    for call in [Call::Sync, Call::Write, Call::Read] {
+        let before = scene.lines_logged(SAYS_FAILED)?;
+        if call == Call::Sync {
+            fail_held_sync(&disk).await?;
+        } else {
+            disk.set(Some(call))?;
+        }
+        ended(scene, &disk, before).await?;
+        let since = Instant::now();
+        if call == Call::Sync {
+            unanswered(&damage::log(scene))?.cut()?;
+        }
+        scene.start_again(0, Some("gateway-0"))?;
+        longest = longest.max(scene.recovered(since).await?);
+    }
+    scene.wait_acked(SPANS_AFTER).await?;
+    Ok(Expected { recovery_s: Some(longest), ..Expected::default() })
+}
+
+/// The sync of a record fails that is written.
+async fn fail_held_sync(disk: &FailingDisk) -> Result<()> {
+    disk.hold(Some(Hold::RecordSync))?;
+    let caught = disk.caught(STEP_PATIENCE).await;
+    disk.set(Some(Call::Sync))?;
+    disk.hold(None)?;
+    caught
+}
+
+/// A sync is held until each client has an answer that its request is not stored in time.
+pub(super) async fn slow(scene: &mut Scene<'_>) -> Result<Expected> {
+    let disk = begin_on_disk(scene).await?;
+    disk.hold(Some(Hold::RecordSync))?;
+    let told = scene
+        .wait("clients that are told to come again", PATIENCE, async |scene| {
+            let told = scene.clients()?.told_again();
+            Ok(if told >= CLIENTS as u64 { Seen::Done(()) } else { Seen::NotYet(format!("{told} requests")) })
+        })
+        .await;
+    disk.hold(None)?;
+    told?;
+    let recovery = scene.recovered(Instant::now()).await?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}

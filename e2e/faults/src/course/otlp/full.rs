@@ -1,0 +1,86 @@
+//! The volume has no room while ClickHouse is away: the gateway answers clients that they come again, stays ready, and loses nothing.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::{begin, ensure_answered};
+use crate::course::{SPANS_AFTER, volume};
+use crate::kafka_front::Way;
+use crate::otlp_clients::CLIENTS;
+use crate::scene::{Expected, PATIENCE, Scene};
+use e2e_fixtures::cluster::Seen;
+
+/// Room of the volume, KiB: some 600 requests, six seconds of load, beside the dead letters. What is committed once a second is never much of it.
+const VOLUME_KIB: u32 = 32 << 10;
+
+/// Such answers that are waited for: each client has some.
+const TOLD_AGAIN: u64 = 8 * CLIENTS as u64;
+
+/// The gateway's metric of them.
+const REFUSED_FULL: &str = "sluice_gateway_otlp_requests_refused_total{reason=\"full\"}";
+
+/// What is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// The logs have the bytes that they may have: 95 % of the volume, less those of dead letters.
+    Bytes,
+    /// The file system: the logs may have more than it has.
+    Device,
+}
+
+impl Room {
+    /// Changes of the config of the gateways.
+    pub(super) fn change(self) -> Value {
+        match self {
+            Room::Bytes => json!({"queue": {"maxBytes": null}}),
+            Room::Device => json!({"queue": {"maxBytes": "40MiB"}}),
+        }
+    }
+
+    /// Plays it.
+    pub(super) async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        scene.mount_volume(0, VOLUME_KIB)?;
+        begin(scene).await?;
+        scene.stage.servers.sink.go(Way::Refused);
+        let filled = fill(scene).await;
+        scene.stage.servers.sink.go(Way::Open);
+        filled?;
+        let recovery = scene.recovered(Instant::now()).await?;
+        wait_all_accepted(scene).await?;
+        scene.wait_acked(SPANS_AFTER).await?;
+        Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    }
+}
+
+/// Until there is no room for any client.
+async fn fill(scene: &mut Scene<'_>) -> Result<()> {
+    let wanted = scene.clients()?.told_again() + TOLD_AGAIN;
+    scene
+        .wait("clients that are told to come again", PATIENCE, async |scene| {
+            let told = scene.clients()?.told_again();
+            Ok(if told >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{told} requests")) })
+        })
+        .await?;
+    ensure_answered(scene)?;
+    scene.wait_labelled(0, REFUSED_FULL, |requests| requests > 0.0).await?;
+    let unready = scene.gateway(0).admin().unready().await?;
+    ensure!(unready.is_none(), "it is not ready though it answers clients: {unready:?}");
+    if scene.round % 2 == 1 {
+        volume::kill(scene).await?;
+    }
+    Ok(())
+}
+
+/// Waits until each client has a success from now on.
+async fn wait_all_accepted(scene: &mut Scene<'_>) -> Result<()> {
+    let before = scene.clients()?.accepted();
+    scene
+        .wait("a success of each client", PATIENCE, async |scene| {
+            let now = scene.clients()?.accepted();
+            let is_over = now.iter().zip(before).all(|(now, before)| *now > before);
+            Ok(if is_over { Seen::Done(()) } else { Seen::NotYet(format!("{before:?}, then {now:?}")) })
+        })
+        .await
+}

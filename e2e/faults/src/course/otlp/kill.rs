@@ -1,0 +1,83 @@
+//! A gateway with `source.otlp` is killed and started again, at any moment or at a step.
+//!
+//! ```text
+//! request -> write -> sync -> answer      plan or offset -> write -> sync      INSERT head, half, whole -> server
+//!           ^       ^       ^                              ^       ^    ^        ^     ^           ^ after
+//! ```
+//!
+//! Steps of the log are seen by the disk, which holds the call of one; those of an INSERT by the front.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{begin, begin_on_disk};
+use crate::course::SPANS_AFTER;
+use crate::course::kill::{self, Step};
+use crate::failing_disk::{FailingDisk, Hold};
+use crate::scene::{Expected, Scene};
+use e2e_fixtures::spans::Dice;
+
+/// How often it is killed at any moment.
+const KILLS: usize = 8;
+
+/// Longest life of a gateway that is killed at any moment: it may not have read what the last one has left, or insert again already.
+const LIFE_MS_MAX: u64 = 1_500;
+
+/// How long a step may take to be seen: commits are a second apart.
+pub(super) const STEP_PATIENCE: Duration = Duration::from_secs(30);
+
+/// At moments that chance has chosen.
+pub(super) async fn at_any_moment(scene: &mut Scene<'_>) -> Result<Expected> {
+    begin(scene).await?;
+    let mut dice = Dice::new(scene.producer.run().id, 0);
+    let mut killed = Instant::now();
+    for _ in 0..KILLS {
+        // Nothing is waited for: that is the moment.
+        tokio::time::sleep(Duration::from_millis(dice.below(LIFE_MS_MAX))).await;
+        scene.gateway(0).kill().await?;
+        killed = Instant::now();
+        scene.start_again(0, Some("gateway-0"))?;
+    }
+    let recovery = scene.recovered(killed).await?;
+    scene.wait_acked(SPANS_AFTER).await?;
+    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+}
+
+/// At each call of a log.
+pub(super) async fn in_log(scene: &mut Scene<'_>) -> Result<Expected> {
+    let disk = begin_on_disk(scene).await?;
+    let mut longest = 0.0_f64;
+    for hold in Hold::ALL {
+        let killed = at(scene, &disk, hold).await?;
+        scene.start_again(0, Some("gateway-0"))?;
+        longest = longest.max(scene.recovered(killed).await?);
+    }
+    scene.wait_acked(SPANS_AFTER).await?;
+    Ok(Expected { recovery_s: Some(longest), ..Expected::default() })
+}
+
+/// Kills the gateway in such a call, and says when.
+pub(super) async fn at(scene: &mut Scene<'_>, disk: &FailingDisk, hold: Hold) -> Result<Instant> {
+    disk.hold(Some(hold))?;
+    let caught = disk.caught(STEP_PATIENCE).await;
+    let killed = match caught {
+        Ok(()) => scene.gateway(0).kill().await,
+        Err(unseen) => Err(unseen.context(format!("{hold:?}"))),
+    };
+    disk.hold(None)?;
+    killed.map(|()| Instant::now())
+}
+
+/// At each step of an INSERT.
+pub(super) async fn in_insert(scene: &mut Scene<'_>) -> Result<Expected> {
+    begin(scene).await?;
+    let mut longest = 0.0_f64;
+    for step in [Step::BeforeSend, Step::MiddleOfSend, Step::AfterServerCommit] {
+        let killed = kill::at(scene, step).await?;
+        scene.start_again(0, Some("gateway-0"))?;
+        longest = longest.max(scene.recovered(killed).await?);
+    }
+    scene.wait_acked(SPANS_AFTER).await?;
+    Ok(Expected { recovery_s: Some(longest), ..Expected::default() })
+}

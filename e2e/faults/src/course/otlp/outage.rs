@@ -1,0 +1,34 @@
+//! ClickHouse is away for a while, then refuses inserts, then stores some whose answers are lost. Requests are accepted all the time.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::{begin, ensure_answered};
+use crate::course::SPANS_AFTER;
+use crate::course::refuse::{Refusal, refuse_some};
+use crate::kafka_front::Way;
+use crate::scene::{Expected, Scene};
+
+/// Spans that are accepted while ClickHouse is away: two seconds of load.
+const SPANS_AWAY: u64 = 10_000;
+
+/// What it does once it is back: the first is not stored, the second is.
+const REFUSALS: [Refusal; 2] = [Refusal::Parts, Refusal::ResetStored];
+
+/// Plays it.
+pub(super) async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
+    begin(scene).await?;
+    scene.stage.servers.sink.go(Way::Refused);
+    let accepted = scene.wait_acked(SPANS_AWAY).await;
+    scene.stage.servers.sink.go(Way::Open);
+    accepted?;
+    let mut longest = scene.recovered(Instant::now()).await?;
+    for refusal in REFUSALS {
+        let (over, _) = refuse_some(scene, refusal).await?;
+        longest = longest.max(scene.recovered(over).await?);
+    }
+    scene.wait_acked(SPANS_AFTER).await?;
+    ensure_answered(scene)?;
+    Ok(Expected { recovery_s: Some(longest), ..Expected::default() })
+}

@@ -1,0 +1,303 @@
+//! Clients that send numbered spans to a gateway with `source.otlp`, over OTLP/HTTP.
+//!
+//! Job: send one request after another, and say which were answered with success. Place in the flow: where the producer to Kafka is with
+//! `source.kafka`; a scene starts and stops them. Owner: tasks of the runtime; they end when [`Clients`] is dropped. Limits: [`CLIENTS`] requests
+//! are under way.
+//!
+//! A request without a success may be stored, and OTLP has no id by which its second try could be told from the first. So each try has spans of
+//! its own: those of a success must be in the table once, those of any other answer once at the most.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use e2e_fixtures::produce::Sent;
+use e2e_fixtures::spans::{Generator, Run, Shape};
+
+/// Clients of a scene. Chosen: requests share records and syncs, and little of two cores is used.
+pub const CLIENTS: usize = 4;
+
+/// Spans of a request: some 50 KB.
+pub const REQUEST_SPANS: u64 = 50;
+
+/// Pause after a request without a success. Chosen: shorter than what gateways ask for, so that a scenario does not wait for it.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Longest request. Chosen: the 8 s within which a gateway answers, several times over: none is without an answer because a machine is busy.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Nanoseconds of a second.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The media type of OTLP in protobuf.
+pub const PROTOBUF: &str = "application/x-protobuf";
+
+/// Where a gateway takes OTLP/HTTP.
+pub const PATH: &str = "/v1/traces";
+
+/// Clients that send until they are stopped.
+pub struct Clients {
+    stop: watch::Sender<bool>,
+    tally: Arc<Tally>,
+    sending: JoinSet<Sent>,
+}
+
+/// What all clients count.
+#[derive(Debug, Default)]
+struct Tally {
+    /// The first number that no request has.
+    next: AtomicU64,
+    /// Requests with a success, by client.
+    accepted: [AtomicU64; CLIENTS],
+    told_again: AtomicU64,
+    broken: AtomicU64,
+    /// The first answer that no gateway should give.
+    wrong: Mutex<Option<String>>,
+}
+
+/// What became of a request.
+enum Said {
+    /// It is accepted.
+    Stored,
+    /// 503 with Retry-After.
+    Again,
+    /// There was no whole answer.
+    Broken,
+    /// Any other answer.
+    Wrong(String),
+}
+
+impl Clients {
+    /// They send spans from this number on to `address` (`host:port`), at this rate together, or slower if the gateway is.
+    pub fn start(address: &str, run: Run, first: u64, spans_per_second: u64) -> Clients {
+        let (stop, stopped) = watch::channel(false);
+        let tally = Arc::new(Tally { next: AtomicU64::new(first), ..Tally::default() });
+        let spans_in_turn = CLIENTS as u64 * REQUEST_SPANS;
+        let every = Duration::from_nanos(SECOND_NS * spans_in_turn / spans_per_second.max(1));
+        let mut sending = JoinSet::new();
+        for place in 0..CLIENTS {
+            let http = Client::builder(TokioExecutor::new()).retry_canceled_requests(false).build_http();
+            let url = format!("http://{address}{PATH}");
+            let generator = Generator::new(Shape::Numbered, run);
+            let client = OneClient { place, http, url, generator, every, tally: Arc::clone(&tally) };
+            sending.spawn(client.send_all(stopped.clone()));
+        }
+        Clients { stop, tally, sending }
+    }
+
+    /// Spans of requests with a success.
+    pub fn acked(&self) -> u64 {
+        self.accepted().iter().sum::<u64>() * REQUEST_SPANS
+    }
+
+    /// Requests with a success, by client.
+    pub fn accepted(&self) -> [u64; CLIENTS] {
+        self.tally.accepted.each_ref().map(|accepted| accepted.load(Ordering::Relaxed))
+    }
+
+    /// How often a client was told to come again.
+    pub fn told_again(&self) -> u64 {
+        self.tally.told_again.load(Ordering::Relaxed)
+    }
+
+    /// Requests without a whole answer.
+    pub fn broken(&self) -> u64 {
+        self.tally.broken.load(Ordering::Relaxed)
+    }
+
+    /// Ends them once their requests are answered, and says what was accepted.
+    ///
+    /// # Errors
+    /// When one got an answer that is neither a success nor to come again.
+    pub async fn stop(mut self) -> Result<Sent> {
+        self.stop.send_replace(true);
+        let mut all = Sent::default();
+        while let Some(sent) = self.sending.join_next().await {
+            let sent = sent.context("a client panicked")?;
+            all.acked.extend(&sent.acked);
+            all.doubtful.extend(&sent.doubtful);
+            all.messages += sent.messages;
+            all.bytes += sent.bytes;
+        }
+        let wrong = self.tally.wrong.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match wrong {
+            Some(words) => bail!("a client was answered with {words}"),
+            None => Ok(all),
+        }
+    }
+}
+
+impl Tally {
+    fn count(&self, said: Said) {
+        match said {
+            Said::Stored => {}
+            Said::Again => {
+                self.told_again.fetch_add(1, Ordering::Relaxed);
+            }
+            Said::Broken => {
+                self.broken.fetch_add(1, Ordering::Relaxed);
+            }
+            Said::Wrong(words) => {
+                self.wrong.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(words);
+            }
+        }
+    }
+}
+
+struct OneClient {
+    place: usize,
+    http: Client<HttpConnector, Full<Bytes>>,
+    url: String,
+    generator: Generator,
+    /// The least time from one request to the next.
+    every: Duration,
+    tally: Arc<Tally>,
+}
+
+impl OneClient {
+    async fn send_all(mut self, mut stopped: watch::Receiver<bool>) -> Sent {
+        let mut sent = Sent::default();
+        while !*stopped.borrow() {
+            let began = Instant::now();
+            let is_stored = self.send_one(&mut sent).await;
+            let next = began + if is_stored { self.every } else { AGAIN };
+            tokio::select! {
+                _ = stopped.changed() => {}
+                () = tokio::time::sleep_until(next) => {}
+            }
+        }
+        sent
+    }
+
+    /// Sends a request with spans that no other one has; says whether it was accepted.
+    async fn send_one(&mut self, sent: &mut Sent) -> bool {
+        let first = self.tally.next.fetch_add(REQUEST_SPANS, Ordering::Relaxed);
+        let numbers: Range<u64> = first..first + REQUEST_SPANS;
+        let body = Bytes::copy_from_slice(self.generator.message(numbers.clone()));
+        let bytes = body.len() as u64;
+        let said = self.post(body).await;
+        let is_stored = matches!(said, Said::Stored);
+        if is_stored {
+            sent.acked.insert(numbers);
+            sent.messages += 1;
+            sent.bytes += bytes;
+            self.tally.accepted[self.place].fetch_add(1, Ordering::Relaxed);
+        } else {
+            sent.doubtful.insert(numbers);
+            self.tally.count(said);
+        }
+        is_stored
+    }
+
+    async fn post(&self, body: Bytes) -> Said {
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(body)).await {
+            Ok(Ok(said)) => said,
+            // A gateway that dies ends its connections; one that is down refuses them.
+            Ok(Err(_)) => Said::Broken,
+            Err(_) => Said::Wrong(format!("nothing within {REQUEST_TIMEOUT:?}")),
+        }
+    }
+
+    async fn exchange(&self, body: Bytes) -> Result<Said> {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(&self.url)
+            .header(CONTENT_TYPE, PROTOBUF)
+            .body(Full::new(body))
+            .context("make a request")?;
+        let response = self.http.request(request).await.context("send a request")?;
+        let status = response.status();
+        let is_again =
+            status == StatusCode::SERVICE_UNAVAILABLE && response.headers().contains_key(RETRY_AFTER);
+        let text = response.into_body().collect().await.context("read an answer")?.to_bytes();
+        Ok(match status {
+            StatusCode::OK => Said::Stored,
+            _ if is_again => Said::Again,
+            _ => Said::Wrong(format!("{status}: {}", String::from_utf8_lossy(&text))),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Response;
+    use hyper_util::rt::TokioIo;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const RUN: Run = Run { id: 7, start_ns: 7 };
+
+    /// A server that gives these answers in turn; 0 ends the connection.
+    async fn server(answers: &'static [u16]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let turn = Arc::new(AtomicU64::new(0));
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let turn = Arc::clone(&turn);
+                let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
+                    let turn = usize::try_from(turn.fetch_add(1, Ordering::Relaxed)).unwrap();
+                    async move {
+                        request.into_body().collect().await?;
+                        let status = answers[turn % answers.len()];
+                        anyhow::ensure!(status > 0, "it ends");
+                        let response = Response::builder().status(status);
+                        let response = if status == 503 { response.header(RETRY_AFTER, 5) } else { response };
+                        response.body(Full::new(Bytes::from("words"))).context("make an answer")
+                    }
+                });
+                let connection = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service);
+                tokio::spawn(async move { connection.await.ok() });
+            }
+        });
+        address
+    }
+
+    async fn until(clients: &Clients, is_so: impl Fn(&Clients) -> bool) {
+        let waited = async {
+            while !is_so(clients) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), waited).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn each_try_has_spans_of_its_own_and_only_a_success_is_accepted() {
+        let clients = Clients::start(&server(&[200, 503, 0]).await, RUN, 100, 1_000_000);
+        until(&clients, |clients| clients.acked() >= 4 * REQUEST_SPANS).await;
+        until(&clients, |clients| clients.told_again() > 0 && clients.broken() > 0).await;
+        let sent = clients.stop().await.unwrap();
+        assert_eq!(sent.acked.count(), sent.messages * REQUEST_SPANS);
+        assert!(sent.messages >= 4 && sent.doubtful.count() >= 2 * REQUEST_SPANS, "{sent:?}");
+        let mut all = sent.acked.clone();
+        all.extend(&sent.doubtful);
+        assert_eq!(all.count(), sent.acked.count() + sent.doubtful.count(), "no number twice");
+        assert_eq!(all.ranges().first().map(|range| range.start), Some(100));
+        assert_eq!(all.ranges().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn another_answer_is_a_failure_with_its_words() {
+        let clients = Clients::start(&server(&[200, 400]).await, RUN, 0, 1_000_000);
+        until(&clients, |clients| clients.acked() >= 4 * REQUEST_SPANS).await;
+        let failure = clients.stop().await.unwrap_err().to_string();
+        assert!(failure.contains("400") && failure.contains("words"), "{failure}");
+    }
+}
