@@ -102,19 +102,37 @@ pub fn left(root: &Path) -> anyhow::Result<Left> {
 const SEGMENT: &str = "spool";
 const DAMAGED: &str = "damaged";
 
+/// The damaged segments of logs, with their folders, in no order.
+///
+/// # Errors
+/// If a folder cannot be read.
+pub fn damaged_files(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut found = Vec::new();
+    let folders = numbers(root)?.into_iter().map(folder);
+    for folder in folders.chain(root.join(LETTERS).is_dir().then(|| LETTERS.to_owned())) {
+        let names = segments(&root.join(&folder), DAMAGED)?;
+        found.extend(names.into_iter().map(|name| format!("{folder}/{name}")));
+    }
+    Ok(found)
+}
+
 /// Whether a folder has segments whose names end so.
 fn has_files(path: &Path, end: &str) -> anyhow::Result<bool> {
+    Ok(!segments(path, end)?.is_empty())
+}
+
+/// The segments of a folder whose names end so.
+fn segments(path: &Path, end: &str) -> anyhow::Result<Vec<String>> {
     let cannot = || format!("cannot list {}", path.display());
+    let mut found = Vec::new();
     for entry in fs::read_dir(path).with_context(cannot)? {
-        let name = entry.with_context(cannot)?.file_name();
-        if name
-            .to_str()
-            .is_some_and(|name| name.starts_with("segment-") && name.split('.').nth(1) == Some(end))
-        {
-            return Ok(true);
+        // A name that is not UTF-8 is not one of ours.
+        let name = entry.with_context(cannot)?.file_name().into_string().unwrap_or_default();
+        if name.starts_with("segment-") && name.split('.').nth(1) == Some(end) {
+            found.push(name);
         }
     }
-    Ok(false)
+    Ok(found)
 }
 
 /// Opens the volume of a config, which has this many bytes.

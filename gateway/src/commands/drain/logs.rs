@@ -1,6 +1,6 @@
 //! The volume of a gateway with `source.otlp`, which has emptied it before it left, or has not.
 
-use super::{Error, Problem, Report};
+use super::{Damaged, Error, Fate, Problem, Report};
 use crate::source::opening::{self, Left};
 use sluice_gateway_config::GatewayConfig;
 use sluice_spool::{Identity, Volume};
@@ -19,7 +19,16 @@ pub(super) fn look(config: &GatewayConfig, give_up_damaged: bool) -> Result<Repo
         return Err(Error::OfOther { path, what: "blocks", source_kind: "source.kafka" });
     }
     let problem = what_is_left(left, give_up_damaged).map(|text| Problem::ByHand(text.to_owned()));
-    Ok(Report { volume: config.queue.path.clone(), problem, ..Report::default() })
+    let fate = if give_up_damaged { Fate::GivenUp } else { Fate::Unknown };
+    let damaged = opening::damaged_files(path).map_err(Error::Unlisted)?;
+    let damaged = damaged.into_iter().map(|file| in_file(file, fate)).collect();
+    Ok(Report { volume: config.queue.path.clone(), damaged, problem, ..Report::default() })
+}
+
+/// What a damaged segment has.
+fn in_file(file: String, fate: Fate) -> Damaged {
+    let reason = "it cannot be read as a whole".to_owned();
+    Damaged { file, reason, partition: None, first: None, next: None, rows: None, fate }
 }
 
 fn what_is_left(left: Left, give_up_damaged: bool) -> Option<&'static str> {
@@ -38,5 +47,34 @@ fn what_is_left(left: Left, give_up_damaged: bool) -> Option<&'static str> {
         )
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_with_damaged_segments_is_not_said_to_be_empty_also_if_they_are_given_up() {
+        let root = std::env::temp_dir().join(format!("sluice-look-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("log-00")).unwrap();
+        std::fs::write(root.join("log-00/segment-0000000000000002.damaged"), b"a record").unwrap();
+        let config = format!(
+            "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 1, memory: {{limit: 256MiB}}, \
+             source: {{otlp: {{listen: {{grpc: '127.0.0.1:0'}}}}}}, queue: {{path: {}}}, \
+             sink: {{clickhouse: {{endpoints: ['http://h:8123'], database: d, table: t}}}}}}",
+            root.display()
+        );
+        let config = sluice_gateway_config::parse::from_yaml(&config).unwrap();
+        let report = look(&config, false).unwrap();
+        assert!(matches!(report.problem, Some(Problem::ByHand(_))) && !report.is_empty(), "{report}");
+        let report = look(&config, true).unwrap();
+        let text = report.to_string();
+        assert!(
+            report.problem.is_none() && text.contains("log-00/segment-0000000000000002.damaged"),
+            "{text}"
+        );
+        assert!(text.ends_with("that were given up\n"), "{text}");
+        std::fs::remove_dir_all(&root).unwrap();
     }
 }

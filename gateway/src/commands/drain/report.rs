@@ -85,7 +85,7 @@ impl fmt::Display for Damaged {
             (Some(partition), Some((first, next)), Some(rows)) => {
                 write!(f, "{partition}, offsets {first} up to {next}, {rows} rows")?;
             }
-            _ => f.write_str("a record whose header is damaged too")?,
+            _ => f.write_str("records without readable offsets")?,
         }
         let Self { file, reason, .. } = self;
         let fate = match self.fate {
@@ -182,6 +182,9 @@ impl fmt::Display for Report {
         }
         match &self.problem {
             Some(problem) => writeln!(f, "{problem}"),
+            None if self.damaged.iter().any(|damaged| damaged.fate == Fate::GivenUp) => {
+                writeln!(f, "empty, except for files of damaged records that were given up")
+            }
             None => writeln!(f, "empty"),
         }
     }
@@ -216,7 +219,8 @@ mod tests {
         assert!(text.ends_with("not empty: 1 damaged record\n") && !text.contains("LEFT"), "{text}");
         let given_up = Damaged { fate: Fate::GivenUp, ..damaged };
         let report = Report { damaged: vec![given_up], problem: None, ..report };
-        assert!(report.is_empty() && report.to_string().ends_with("empty\n"));
+        assert!(report.is_empty() && report.to_string().ends_with("that were given up\n"), "{report}");
+        assert!(Report::default().to_string().ends_with("\nempty\n"));
         let lost = Problem::Lost("1 block, 3 rows".to_owned());
         let text = Report { problem: Some(lost), ..report.clone() }.to_string();
         assert!(text.ends_with("rows are lost: 1 block, 3 rows\n") && !text.contains("not empty"), "{text}");
