@@ -1,8 +1,8 @@
 //! A reader of a log: one message after another, from an offset on.
 //!
 //! Owner: one thread, with a view of the log. It reads up to the end of the last sync. Every message is compared with its checksum before it is
-//! returned. What cannot be read is reported with its offsets, and reading goes on behind it; the log keeps the file. Offsets of appends that an
-//! earlier run did not finish are passed over, also if the disk has some of their records.
+//! returned. What cannot be read is reported with its offsets once its file is durably marked as damaged, and reading goes on behind it. Offsets of
+//! appends that an earlier run did not finish are passed over, also if the disk has some of their records.
 //!
 //! Limits: one message in memory, the table of one record (32 KiB), and a buffer while it searches behind damage.
 
@@ -99,7 +99,7 @@ impl<F: Files> Cursor<F> {
                 None => self.next_record()?.map(Read::Lost),
             };
             if let (Some(Read::Lost(_)), Some(sequence)) = (&read, sequence) {
-                self.view.found_damage(sequence);
+                self.view.set_aside(sequence)?;
             }
             if let Some(read) = read {
                 return Ok(read);

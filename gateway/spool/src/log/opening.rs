@@ -153,7 +153,7 @@ impl<F: Files> Log<F> {
         let Walk { next, mut lost, mut unfinished, segments, kept_bytes, .. } = walk;
         lost.retain(|lost| lost.next > start);
         unfinished.retain(|(_, next)| *next > start);
-        let view = LogView::new(Arc::new(files), options.identity, unfinished);
+        let view = LogView::new(Arc::new(files), options.identity, true, unfinished);
         for (sequence, stored) in &segments {
             view.add(stored.place(*sequence));
         }
@@ -177,7 +177,7 @@ impl<F: Files> LogView<F> {
         found.retain(|(_, kind)| *kind != Kind::New);
         found.sort_unstable();
         let last = found.last().map_or(0, |(sequence, _)| *sequence);
-        let view = Self::new(Arc::new(files), identity, Vec::new());
+        let view = Self::new(Arc::new(files), identity, false, Vec::new());
         let (mut recovery, mut next) = (open::recovery(), 0);
         for (sequence, kind) in found {
             let file_name = name(sequence, kind);

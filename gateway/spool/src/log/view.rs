@@ -9,7 +9,7 @@ use crate::{
     log::cursor::Cursor,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, Ordering},
@@ -43,8 +43,8 @@ struct Shared<F> {
     durable: AtomicI64,
     /// Every segment, by sequence.
     segments: Mutex<BTreeMap<u64, SegmentPlace>>,
-    /// Segments in which a reader has found damage, and which their owner has not set aside yet.
-    damaged: Mutex<BTreeSet<u64>>,
+    /// Whether this process owns the files: then a reader sets a segment aside in which it finds damage.
+    is_owner: bool,
     /// Offsets whose append an earlier run did not finish: from the first up to the second. At most one for each crash that lost a record before
     /// one that stayed.
     unfinished: Vec<(i64, i64)>,
@@ -61,9 +61,10 @@ impl<F> Clone for LogView<F> {
 }
 
 impl<F: Files> LogView<F> {
-    pub(crate) fn new(files: Arc<F>, identity: u64, unfinished: Vec<(i64, i64)>) -> Self {
-        let (durable, segments, damaged) = (AtomicI64::new(0), Mutex::default(), Mutex::default());
-        Self(Arc::new(Shared { files, identity, durable, segments, damaged, unfinished }))
+    /// A view of a log that this process owns, or only reads.
+    pub(crate) fn new(files: Arc<F>, identity: u64, is_owner: bool, unfinished: Vec<(i64, i64)>) -> Self {
+        let (durable, segments) = (AtomicI64::new(0), Mutex::default());
+        Self(Arc::new(Shared { files, identity, durable, segments, is_owner, unfinished }))
     }
 
     /// One past the last offset that can be read.
@@ -115,29 +116,18 @@ impl<F: Files> LogView<F> {
         around.map(|(_, to)| *to)
     }
 
-    /// Records that a reader has found damage in a segment.
-    pub(super) fn found_damage(&self, sequence: u64) {
-        self.damaged().insert(sequence);
-    }
-
-    /// Segments in which damage was found since the last call, except for one that is still appended to.
-    pub(super) fn take_damaged(&self, open: Option<u64>) -> BTreeSet<u64> {
-        let mut damaged = self.damaged();
-        let is_open = open.is_some_and(|open| damaged.remove(&open));
-        let taken = std::mem::take(&mut *damaged);
-        damaged.extend(open.filter(|_| is_open));
-        taken
-    }
-
-    /// Renames the file of a damaged segment. Readers that have it open read on.
+    /// Renames the file of a segment in which a reader has found damage. This is durable before anything behind the damage can be committed: a user
+    /// may want to look at the file, also after its messages are committed. Handles that are open stay valid.
     pub(super) fn set_aside(&self, sequence: u64) -> Result<(), Fatal> {
         let mut segments = self.segments();
-        if let Some(place) = segments.get_mut(&sequence).filter(|place| !place.is_damaged) {
-            let (from, to) = (place.file_name(), name(sequence, Kind::Damaged));
-            self.files().rename(&from, &to).map_err(Fatal::of("rename", &from))?;
-            place.is_damaged = true;
-        }
-        Ok(())
+        let Some(place) = segments.get_mut(&sequence).filter(|place| self.0.is_owner && !place.is_damaged)
+        else {
+            return Ok(());
+        };
+        let (from, to) = (place.file_name(), name(sequence, Kind::Damaged));
+        self.files().rename(&from, &to).map_err(Fatal::of("rename", &from))?;
+        place.is_damaged = true;
+        self.files().sync_directory().map_err(Fatal::of("sync", "the directory"))
     }
 
     pub(super) fn set_end(&self, end: i64) {
@@ -148,16 +138,13 @@ impl<F: Files> LogView<F> {
         self.segments().insert(place.sequence, place);
     }
 
-    pub(super) fn remove(&self, sequence: u64) {
-        self.segments().remove(&sequence);
+    /// Removes a segment. Returns where it was, by the name that its file has from now on.
+    pub(super) fn remove(&self, sequence: u64) -> Option<SegmentPlace> {
+        self.segments().remove(&sequence)
     }
 
     fn segments(&self) -> MutexGuard<'_, BTreeMap<u64, SegmentPlace>> {
         // Plain values are whole even if a thread panicked while it held the lock.
         self.0.segments.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn damaged(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        self.0.damaged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     entry::PartitionName,
     failure::Failure,
     files::{Fatal, Files},
-    format::{BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORDS_AT, name},
+    format::{BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORDS_AT},
     log::{
         LOG_COLUMNS, LOG_SEGMENTS_MAX, RECORD_MESSAGES_MAX,
         opening::LogOptions,
@@ -62,6 +62,7 @@ pub(crate) struct Stored {
     /// One past the last.
     pub next: i64,
     pub bytes: u64,
+    /// Whether it was damaged when it ended, or when the log was opened. Readers record later damage in the view.
     pub is_damaged: bool,
 }
 
@@ -255,7 +256,6 @@ impl<F: Files> Log<F> {
     /// [`Log::sync`].
     pub fn remove_below(&mut self, committed: i64) -> Result<(), Fatal> {
         self.guarded(|log| {
-            log.set_damaged_aside()?;
             while let Some(entry) = log.stored.first_entry() {
                 let (sequence, stored) = (*entry.key(), *entry.get());
                 if stored.next > committed {
@@ -263,24 +263,10 @@ impl<F: Files> Log<F> {
                 }
                 entry.remove();
                 log.stored_bytes = log.stored_bytes.saturating_sub(stored.bytes);
-                log.view.remove(sequence);
                 log.remove_file(sequence, stored)?;
             }
             Ok(())
         })
-    }
-
-    /// Renames segments in which readers have found damage: a user may want to look at them, also after their messages are committed.
-    fn set_damaged_aside(&mut self) -> Result<(), Fatal> {
-        let open = self.open.as_ref().map(|open| open.segment.sequence);
-        for sequence in self.view.take_damaged(open) {
-            if let Some(stored) = self.stored.get_mut(&sequence).filter(|stored| !stored.is_damaged) {
-                self.directory_dirty = true;
-                self.view.set_aside(sequence)?;
-                stored.is_damaged = true;
-            }
-        }
-        Ok(())
     }
 
     /// Removes everything that is below a committed offset, also the open segment: it would keep its space until it is full.
@@ -293,12 +279,14 @@ impl<F: Files> Log<F> {
         self.remove_below(committed)
     }
 
+    /// Removes a segment's file. That of a damaged one stays; a reader may have found the damage meanwhile.
     fn remove_file(&mut self, sequence: u64, stored: Stored) -> Result<(), Fatal> {
-        if stored.is_damaged {
+        let place = self.view.remove(sequence).unwrap_or_else(|| stored.place(sequence));
+        if place.is_damaged {
             self.kept_bytes = self.kept_bytes.saturating_add(stored.bytes);
             return Ok(());
         }
-        let file = name(sequence, stored.place(sequence).kind());
+        let file = place.file_name();
         self.view.files().remove(&file).map_err(Fatal::of("remove", &file))?;
         self.removed_bytes = self.removed_bytes.saturating_add(stored.bytes);
         self.directory_dirty = true;

@@ -7,7 +7,7 @@ use crate::{
 use proptest::prelude::*;
 use sluice_spool::{
     format::{RECORD_HEADER_BYTES, RECORDS_AT},
-    log::{LogView, LostMessages, Read},
+    log::{Committed, LogView, LostMessages, Read},
 };
 
 /// A log with three records of two messages of 100 bytes each, all synced.
@@ -115,6 +115,34 @@ fn a_file_in_which_a_reader_finds_damage_stays_after_it_was_committed() {
     disk.lose_power();
     assert!(file(&disk).ends_with(".damaged"));
     assert_eq!(open(&disk).unwrap().log.next(), 6);
+}
+
+#[test]
+fn damage_that_a_reader_finds_is_on_the_disk_before_anything_behind_it_can_be_committed() {
+    let (disk, _) = written();
+    drop(open(&disk).unwrap());
+    flip(&disk, RECORD_BYTES + RECORD_HEADER_BYTES + 16 + 150);
+    let mut opened = open(&disk).unwrap();
+    let mut cursor = opened.log.view().read_from(3);
+    assert_eq!(cursor.read().unwrap(), Read::Lost(lost(3, 4, true)));
+    assert!(file(&disk).ends_with(".damaged"), "{:?}", disk.file_names());
+    // Its owner has done nothing since, and is killed after the commit.
+    opened.offsets.store(Committed { offset: 6, metadata: "plan".to_owned(), end: 6 }).unwrap();
+    drop((cursor, opened));
+    disk.lose_power();
+    drop(open(&disk).unwrap());
+    assert!(file(&disk).ends_with(".damaged"), "it has the only copy: {:?}", disk.file_names());
+}
+
+#[test]
+fn one_that_only_reads_a_log_leaves_damaged_files_as_they_are() {
+    let (disk, _) = written();
+    drop(open(&disk).unwrap());
+    flip(&disk, RECORD_BYTES + RECORD_HEADER_BYTES + 16 + 150);
+    let before = disk.file_names();
+    let view = LogView::read_only(disk.clone(), crate::log_model::IDENTITY).unwrap();
+    assert_eq!(view.read_from(3).read().unwrap(), Read::Lost(lost(3, 4, true)));
+    assert_eq!(disk.file_names(), before);
 }
 
 #[test]
