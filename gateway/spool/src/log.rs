@@ -31,7 +31,7 @@ mod volume_id;
 mod writer;
 
 pub use cursor::{Cursor, Message, Read};
-pub use offsets::{Committed, METADATA_BYTES_MAX, Offsets};
+pub use offsets::{Committed, METADATA_BYTES_MAX, Offsets, OffsetsFound};
 pub use opening::{LogFound, LogOpenError, LogOptions};
 pub use view::LogView;
 pub use volume_id::{VOLUME_ID_FILE, VolumeIdError, volume_id};

@@ -8,7 +8,7 @@ use crate::source::{
 use sluice_gateway_config::{GatewayConfig, OtlpSource, parse};
 use sluice_kafka::{Drain, LogKeeper as _, Message as _};
 use sluice_otlp_server::ByteBudget;
-use sluice_ranges::Commit;
+use sluice_ranges::{Commit, Plan, Rule, Version};
 use std::path::PathBuf;
 
 /// A volume in a folder of its own.
@@ -256,6 +256,56 @@ fn a_log_begins_at_its_committed_offset_whatever_its_oldest_segment_has() {
     let begins = opened.keeper.beginning(&log.id).log;
     assert_eq!((begins.start, begins.end), (2, 3));
     opened.close();
+}
+
+/// A plan that was committed with this offset.
+fn plan(offset: i64) -> Plan {
+    Plan {
+        offset,
+        rule: Rule { version: Version::CURRENT, bytes: 1 << 20, messages: 1_000 },
+        routing_epoch: 1,
+        destination: None,
+        horizon: offset,
+        topic_id: None,
+        instance: 7,
+        t0: 1,
+        cuts: Vec::new(),
+        parted: Vec::new(),
+        gaps: Vec::new(),
+        doubtful_up_to: 0,
+    }
+}
+
+#[test]
+fn if_the_last_commit_cannot_be_read_ranges_up_to_the_end_of_the_log_are_doubtful() {
+    let volume = Volume::new("doubt");
+    let opened = open(&volume, 1);
+    for number in 0..3_u8 {
+        opened.store(vec![number; 10]).unwrap();
+    }
+    let id = opened.keeper.logs().remove(0).id;
+    for offset in [1, 2] {
+        assert!(opened.keeper.commit(&id, &Commit { offset, metadata: plan(offset).encode() }));
+    }
+    opened.close();
+    let begins = |volume: &Volume| {
+        let opened = open(volume, 1);
+        let (offset, metadata) = opened.keeper.beginning(&id).commit.unwrap();
+        opened.close();
+        Plan::decode(offset, &metadata).unwrap()
+    };
+    assert_eq!(begins(&volume), plan(2));
+    let path = volume.0.join("log-00/offsets");
+    let mut content = std::fs::read(&path).unwrap();
+    // The second commit is in the first place and its copy.
+    content[60] ^= 1;
+    std::fs::write(&path, &content).unwrap();
+    assert_eq!(begins(&volume), plan(2), "the copy is read, and both are written again");
+    for place in [0, 16_384] {
+        content[place + 60] = !content[place + 60];
+    }
+    std::fs::write(&path, &content).unwrap();
+    assert_eq!(begins(&volume), Plan { doubtful_up_to: 3, ..plan(1) });
 }
 
 #[test]

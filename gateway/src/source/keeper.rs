@@ -9,7 +9,7 @@ use crate::source::{
     opening::OpenedLog,
 };
 use sluice_kafka::{Beginning, ConsumerStats, LogKeeper, LogMessages, LogState, OwnedMessage};
-use sluice_ranges::{Commit, Log, PartitionId};
+use sluice_ranges::{Commit, Log, METADATA_BYTES_MAX, PartitionId, Plan};
 use sluice_spool::{
     Directory, Fatal,
     log::{Committed, LogView, Offsets, Read},
@@ -33,6 +33,8 @@ struct KeptLog {
     id: PartitionId,
     view: LogView<Directory>,
     offsets: Mutex<Offsets<File>>,
+    /// Up to where an earlier run may have sent ranges of which no commit can be read; 0 if that is not so.
+    doubtful_up_to: i64,
     /// The offset that was stored last.
     committed: AtomicI64,
     /// The offset behind the message that a worker polled last.
@@ -65,6 +67,7 @@ impl Keeper {
             committed: AtomicI64::new(
                 log.offsets.committed().map_or(NOT_COMMITTED, |committed| committed.offset),
             ),
+            doubtful_up_to: if log.is_commit_doubtful { log.view.end() } else { 0 },
             id: log.id,
             view: log.view,
             offsets: Mutex::new(log.offsets),
@@ -129,6 +132,23 @@ impl Keeper {
     }
 }
 
+/// The plan of a commit, in which ranges that begin below an offset are doubtful. Its planned ranges stay the same, and with them their tokens. A
+/// range behind them may have been sent with another end: its rows are counted as possible duplicates.
+fn doubted(committed: &Committed, doubtful_up_to: i64) -> String {
+    let metadata = committed.metadata.clone();
+    if doubtful_up_to <= committed.offset {
+        return metadata;
+    }
+    let Ok(plan) = Plan::decode(committed.offset, &metadata) else {
+        // Without a plan, everything is in doubt, and is said to be.
+        return metadata;
+    };
+    let doubtful_up_to = doubtful_up_to.max(plan.doubtful_up_to);
+    let doubted = Plan { doubtful_up_to, ..plan }.encode();
+    // One that is too long would not be read.
+    if doubted.len() <= METADATA_BYTES_MAX { doubted } else { metadata }
+}
+
 impl LogKeeper for Keeper {
     fn logs(&self) -> Vec<LogState> {
         let state = |log: &KeptLog| {
@@ -149,7 +169,8 @@ impl LogKeeper for Keeper {
         let log = self.log(id);
         let commit = log.and_then(|log| {
             let offsets = log.offsets.lock().unwrap_or_else(PoisonError::into_inner);
-            offsets.committed().map(|committed| (committed.offset, committed.metadata.clone()))
+            let committed = offsets.committed()?;
+            Some((committed.offset, doubted(committed, log.doubtful_up_to)))
         });
         let (start, end) = log.map_or((0, 0), |log| (log.view.start(), log.view.end()));
         // Everything below the committed offset is done, also if the oldest segment still has it: with another volume id it is not read again.

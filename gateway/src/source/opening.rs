@@ -10,7 +10,7 @@ use sluice_gateway_config::{GatewayConfig, OtlpSource};
 use sluice_ranges::PartitionId;
 use sluice_spool::{
     Directory, Identity,
-    log::{Log, LogFound, LogOptions, LogView, Offsets, volume_id},
+    log::{Log, LogFound, LogOptions, LogView, Offsets, OffsetsFound, volume_id},
 };
 use std::{
     collections::BTreeSet,
@@ -33,6 +33,8 @@ pub struct OpenedLog {
     pub id: PartitionId,
     pub view: LogView<Directory>,
     pub offsets: Offsets<File>,
+    /// Whether a later commit may have been stored, and cannot be read.
+    pub is_commit_doubtful: bool,
 }
 
 /// A volume with its logs.
@@ -162,7 +164,8 @@ pub fn open(config: &GatewayConfig, otlp: &OtlpSource, volume_bytes: u64) -> any
         let (writer, offsets, found) = open_log(path, &folder(number), options)?;
         is_damaged |= say(number, &found);
         let id = PartitionId { topic: TOPIC.into(), partition: i32::try_from(number).unwrap_or(i32::MAX) };
-        logs.push(OpenedLog { id, view: writer.view(), offsets });
+        let is_commit_doubtful = found.offsets == OffsetsFound::Doubtful;
+        logs.push(OpenedLog { id, view: writer.view(), offsets, is_commit_doubtful });
         writers.push(writer);
     }
     let options = LogOptions::new(identity, LETTERS_NUMBER, LETTERS, letter_bytes);
@@ -242,12 +245,29 @@ fn say(log: u32, found: &LogFound) -> bool {
         let (first, next, messages) = (lost.first, lost.next, lost.count());
         tracing::error!(log, first, next, messages, "messages of a log cannot be read");
     }
-    if found.is_offsets_damaged {
-        tracing::error!(
+    say_offsets(log, found.offsets);
+    let is_damaged = found.offsets == OffsetsFound::Damaged;
+    !found.recovered.set_aside.is_empty() || !found.lost.is_empty() || is_damaged
+}
+
+fn say_offsets(log: u32, found: OffsetsFound) {
+    match found {
+        OffsetsFound::Whole => {}
+        OffsetsFound::Restored => tracing::warn!(
+            log,
+            "one of two copies of the committed offset of a log on the queue volume cannot be read, and the other is used: nothing is doubled. \
+             After a loss of power this is usual; otherwise check the volume"
+        ),
+        OffsetsFound::Doubtful => tracing::error!(
+            log,
+            "the last commit of a log on the queue volume cannot be read, and the one before is used. If a loss of power has cut it off, nothing \
+             is doubled. If it has rotted, rows that were inserted since the commit before may be stored twice: they are counted in \
+             possible_duplicate_rows_total"
+        ),
+        OffsetsFound::Damaged => tracing::error!(
             log,
             "the committed offset of a log on the queue volume cannot be read: the log is read from its oldest message, and rows that were \
              stored before may be stored twice"
-        );
+        ),
     }
-    !found.recovered.set_aside.is_empty() || !found.lost.is_empty() || found.is_offsets_damaged
 }

@@ -13,7 +13,7 @@ use sluice_ranges::{
 use sluice_spool::{
     Fatal, OpenError,
     format::RECORDS_AT,
-    log::{self, Cursor, Log, LogError, LogOpenError, LogOptions, Offsets, Read},
+    log::{self, Cursor, Log, LogError, LogOpenError, LogOptions, Offsets, OffsetsFound, Read},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -109,7 +109,10 @@ impl World {
             Err(LogOpenError::Open(OpenError::Fatal(fatal))) => return Err(fatal),
             Err(error) => panic!("{error}"),
         };
-        assert!(found.lost.is_empty() && !found.is_offsets_damaged, "a crash is no damage: {found:?}");
+        assert!(
+            found.lost.is_empty() && found.offsets != OffsetsFound::Damaged,
+            "a crash is no damage: {found:?}"
+        );
         let view = log.view();
         let commit = offsets.committed().cloned();
         let start = commit.as_ref().map_or(view.start(), |commit| commit.offset);
@@ -376,6 +379,48 @@ fn finish(mut world: World) {
     assert!(missing.is_empty(), "{missing:?} were answered, and are not in the table");
     let doubled: Vec<_> = rows.iter().filter(|(_, count)| **count != 1).collect();
     assert!(doubled.is_empty(), "{doubled:?} are in the table more than once");
+}
+
+/// Makes the last commit unreadable, in its place and in the copy of it.
+fn lose_last_commit(disk: &ModelDisk) {
+    let mut content = disk.content("offsets");
+    let serial = |place: usize| content[place + 16];
+    let last = if serial(0) > serial(8_192) { 0 } else { 8_192 };
+    for place in [last, last + 16_384] {
+        content[place + 60] ^= 1;
+    }
+    disk.put("offsets", &content);
+}
+
+#[test]
+fn ranges_of_the_commit_before_keep_their_tokens_if_the_last_one_cannot_be_read() {
+    let mut world = World::new(3);
+    let mut process = world.start().unwrap();
+    let run = |world: &mut World, process: &mut Process, actions: &[Action]| {
+        for action in actions {
+            step(world, process, action).unwrap();
+        }
+    };
+    // A range that ends by time, and one that ends by size: both are in the plan that is committed before they are sent.
+    let append = |count: usize| Action::Append(vec![5; count]);
+    let begins =
+        [append(3), Action::Sync, Action::Read(3), Action::Flush, append(4), Action::Sync, Action::Read(4)];
+    run(&mut world, &mut process, &begins);
+    let sends = [Action::Commit, Action::Send(9), Action::Commit, Action::Send(9), Action::Settle(9)];
+    run(&mut world, &mut process, &sends);
+    let sent = world.table.tokens.len();
+    assert!(sent > 0, "the table has rows of the first plan");
+    run(&mut world, &mut process, &[Action::Commit]);
+    drop(process);
+    lose_last_commit(&world.disk);
+    world.disk.restart_process();
+    let mut process = world.start().unwrap();
+    let rest = [Action::Read(100), Action::Commit, Action::Send(9)];
+    run(&mut world, &mut process, &rest);
+    let doubled: Vec<_> = world.table.rows.iter().filter(|(_, count)| **count != 1).collect();
+    assert!(doubled.is_empty(), "{doubled:?}");
+    drop(process);
+    finish(world);
 }
 
 proptest! {

@@ -1,9 +1,14 @@
 //! The committed offset of a log, with the plan of ranges: a file with two places, which are written in turn.
 //!
-//! A commit overwrites the older place and syncs. If it is cut off, the other place has the commit before. The file has its full size from
-//! the start: a full disk does not keep a log from being committed, and so from being emptied.
+//! A commit overwrites the older place and its copy, and syncs both at once. If it is cut off, the other place has the commit before. The file has
+//! its full size from the start: a full disk does not keep a log from being committed, and so from being emptied.
 //!
-//! **File** `offsets`: two places of [`PLACE_BYTES`]; the commit with an even serial is in the first. Numbers are little-endian.
+//! The copy tells a commit that was cut off from one that has rotted since. After a sync, place and copy have the same commit: if one rots, the
+//! other is used. If a crash cuts a commit off, one of both usually has the commit before the last, or the new one. Only if neither can be read, it
+//! is unknown whether there was a later commit: [`OffsetsFound::Doubtful`].
+//!
+//! **File** `offsets`: two places of [`PLACE_BYTES`], then a copy of each; the commit with an even serial is in the first. Files of earlier versions
+//! have no copies; they get them when there is room. Numbers are little-endian.
 //!
 //! | at | bytes | field |
 //! | --- | --- | --- |
@@ -23,7 +28,7 @@
 
 use crate::{
     failure::Failure,
-    files::{Fatal, FileAt, Files, is_short},
+    files::{Fatal, FileAt, Files, is_full, is_short},
     format::{Fill, Take},
     whole_file,
 };
@@ -39,6 +44,10 @@ const COMMIT_BYTES: usize = 56 + METADATA_BYTES_MAX + 4;
 
 /// Bytes of a place: whole pages of a disk.
 const PLACE_BYTES: usize = 8_192;
+
+/// Where the copies begin, and bytes of the file.
+const COPIES_AT: usize = 2 * PLACE_BYTES;
+const FILE_BYTES: usize = 2 * COPIES_AT;
 
 const MAGIC: [u8; 8] = *b"sluiceof";
 const VERSION: u32 = 1;
@@ -69,6 +78,8 @@ pub struct Offsets<F> {
     /// Of the next commit.
     serial: u64,
     committed: Option<Committed>,
+    /// Whether the file has copies.
+    has_copies: bool,
     /// Why the file cannot be trusted any more.
     failure: Failure,
 }
@@ -83,12 +94,24 @@ enum Place {
     Newer(u32),
 }
 
+/// How far the file can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OffsetsFound {
+    /// The last commit, or there was none.
+    Whole,
+    /// The last commit: one of its places cannot be read, and the other can.
+    Restored,
+    /// A commit. If a later one was stored, it cannot be read: it was cut off by a crash, and nothing was done because of it, or it has rotted.
+    Doubtful,
+    /// There was a commit, and none can be read.
+    Damaged,
+}
+
 /// What was found in the file.
 #[derive(Debug)]
 pub(crate) struct FoundOffsets<F> {
     pub offsets: Offsets<F>,
-    /// Whether there was a commit, and none can be read.
-    pub is_damaged: bool,
+    pub found: OffsetsFound,
     /// Whether there was no file.
     pub is_new: bool,
 }
@@ -116,7 +139,7 @@ impl<F: FileAt> Offsets<F> {
         let file = match files.open(FILE) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let zeros = vec![0; PLACE_BYTES.saturating_mul(2)];
+                let zeros = vec![0; FILE_BYTES];
                 let is_there = whole_file::replace(files, FILE, &zeros).map_err(Fatal::of("create", FILE))?;
                 if !is_there {
                     return Err(OffsetsError::Full);
@@ -126,17 +149,17 @@ impl<F: FileAt> Offsets<F> {
             }
             Err(error) => return Err(Fatal::of("open", FILE)(error).into()),
         };
-        let mut offsets = Self { file, owner, serial: 1, committed: None, failure: Failure::default() };
-        let mut is_unreadable = false;
-        for number in 0..2 {
-            match offsets.read(number)? {
-                Place::Empty => {}
-                Place::Unreadable => is_unreadable = true,
-                Place::Newer(version) => return Err(OffsetsError::Newer(version)),
+        let (committed, failure) = (None, Failure::default());
+        let mut offsets = Self { file, owner, serial: 1, committed, has_copies: false, failure };
+        let twins = [offsets.read_twin(0)?, offsets.read_twin(1)?];
+        for place in twins.iter().flatten() {
+            match place {
+                Place::Empty | Place::Unreadable => {}
+                Place::Newer(version) => return Err(OffsetsError::Newer(*version)),
                 Place::Commit(serial, committed) => {
-                    if serial >= offsets.serial {
+                    if *serial >= offsets.serial {
                         offsets.serial = serial.saturating_add(1);
-                        offsets.committed = Some(committed);
+                        offsets.committed = Some(committed.clone());
                     }
                 }
             }
@@ -144,14 +167,53 @@ impl<F: FileAt> Offsets<F> {
         if offsets.is_foreign() {
             return Err(OffsetsError::Foreign);
         }
+        let found = offsets.found(&twins)?;
+        offsets.has_copies = offsets.make_copies()?;
         match &offsets.committed {
             // It may be in the system's memory only. If an earlier run's sync of it has failed, another sync does nothing: only what is
             // written again is synced. The other place has the commit before meanwhile.
             Some(committed) => offsets.write(offsets.serial.saturating_sub(1), committed)?,
             None => offsets.file.sync().map_err(Fatal::of("sync", FILE))?,
         }
-        let is_damaged = is_unreadable && offsets.committed.is_none() && offsets.has_both_written()?;
-        Ok(FoundOffsets { offsets, is_damaged, is_new })
+        Ok(FoundOffsets { offsets, found, is_new })
+    }
+
+    /// How far the places, each with its copy, can be read.
+    fn found(&self, twins: &[[Place; 2]; 2]) -> Result<OffsetsFound, Fatal> {
+        let is_unreadable = |place: &Place| matches!(place, Place::Unreadable);
+        if self.committed.is_none() {
+            let has_unreadable = twins.iter().flatten().any(is_unreadable);
+            let is_damaged = has_unreadable && self.has_both_written()?;
+            return Ok(if is_damaged { OffsetsFound::Damaged } else { OffsetsFound::Whole });
+        }
+        let [even, odd] = twins;
+        // The last commit has the serial before the next one.
+        let ([last, _], [other, copy]) = if self.serial & 1 == 1 { (even, odd) } else { (odd, even) };
+        Ok(if is_unreadable(other) && !matches!(copy, Place::Commit(..)) {
+            OffsetsFound::Doubtful
+        } else if is_unreadable(last) {
+            OffsetsFound::Restored
+        } else {
+            OffsetsFound::Whole
+        })
+    }
+
+    /// Gives a file of an earlier version its copies. Returns whether there is room for them.
+    fn make_copies(&self) -> Result<bool, Fatal> {
+        let size = self.file.size().map_err(Fatal::of("read the size of", FILE))?;
+        if size >= FILE_BYTES as u64 {
+            return Ok(true);
+        }
+        let zeros = vec![0; FILE_BYTES.saturating_sub(COPIES_AT)];
+        let made = self.file.write_all_at(&zeros, COPIES_AT as u64).and_then(|()| self.file.sync());
+        match made {
+            Ok(()) => Ok(true),
+            Err(error) if is_full(&error) => {
+                self.file.truncate(COPIES_AT as u64).map_err(Fatal::of("cut off", FILE))?;
+                Ok(false)
+            }
+            Err(error) => Err(Fatal::of("write", FILE)(error)),
+        }
     }
 
     /// The last commit.
@@ -175,6 +237,9 @@ impl<F: FileAt> Offsets<F> {
     fn write(&self, serial: u64, committed: &Committed) -> Result<(), Fatal> {
         let bytes = self.encode(serial, committed);
         self.file.write_all_at(&bytes, place_at(serial)).map_err(Fatal::of("write", FILE))?;
+        if self.has_copies {
+            self.file.write_all_at(&bytes, copy_at(serial)).map_err(Fatal::of("write", FILE))?;
+        }
         self.file.sync().map_err(Fatal::of("sync", FILE))
     }
 
@@ -195,9 +260,14 @@ impl<F: FileAt> Offsets<F> {
             .sealed()
     }
 
-    fn read(&self, number: u64) -> Result<Place, Fatal> {
+    /// A place and its copy.
+    fn read_twin(&self, number: u64) -> Result<[Place; 2], Fatal> {
+        Ok([self.read(place_at(number))?, self.read(copy_at(number))?])
+    }
+
+    fn read(&self, at: u64) -> Result<Place, Fatal> {
         let mut bytes = [0; COMMIT_BYTES];
-        match self.file.read_exact_at(&mut bytes, place_at(number)) {
+        match self.file.read_exact_at(&mut bytes, at) {
             Ok(()) => Ok(decode(&bytes, self.owner)),
             Err(error) if is_short(&error) => Ok(Place::Unreadable),
             Err(error) => Err(Fatal::of("read", FILE)(error)),
@@ -233,6 +303,10 @@ fn place_at(serial: u64) -> u64 {
     if serial & 1 == 0 { 0 } else { PLACE_BYTES as u64 }
 }
 
+fn copy_at(serial: u64) -> u64 {
+    place_at(serial).saturating_add(COPIES_AT as u64)
+}
+
 fn decode(bytes: &[u8; COMMIT_BYTES], owner: Owner) -> Place {
     if bytes.iter().all(|byte| *byte == 0) {
         return Place::Empty;
@@ -266,8 +340,15 @@ mod tests {
 
     fn bytes() -> [u8; COMMIT_BYTES] {
         let committed = Committed { offset: 40, metadata: "plan".to_owned(), end: 60 };
-        let offsets =
-            Offsets { file: (), owner: OWNER, serial: 9, committed: None, failure: Failure::default() };
+        let (committed_before, failure) = (None, Failure::default());
+        let offsets = Offsets {
+            file: (),
+            owner: OWNER,
+            serial: 9,
+            committed: committed_before,
+            has_copies: false,
+            failure,
+        };
         offsets.encode_of(&committed)
     }
 
@@ -302,5 +383,6 @@ mod tests {
         assert!(matches!(decode(&bytes, Owner { number: 4, ..OWNER }), Place::Unreadable));
         assert!(matches!(decode(&[0; COMMIT_BYTES], OWNER), Place::Empty));
         assert_eq!((place_at(0), place_at(1), place_at(8)), (0, 8_192, 0));
+        assert_eq!((copy_at(0), copy_at(1), FILE_BYTES), (16_384, 24_576, 32_768));
     }
 }

@@ -8,6 +8,7 @@
 //! | bad records at the end of the newest segment, which no sync has covered as far as is known, also from the committed offset | torn | cut off, and reported |
 //! | other bad records | damage | the file is set aside, and read as far as it can be; the offsets are reported as lost |
 //! | no commit can be read, and there was one | damage | reported; the log begins at its oldest message |
+//! | a commit can be read, and a later one may have been stored | doubt | reported; the caller decides what may be doubled |
 
 use crate::{
     entry::{Entry, State},
@@ -15,7 +16,7 @@ use crate::{
     format::{Kind, SEGMENT_BYTES_MIN, name, parse_name},
     log::{
         LostMessages, RECORD_MESSAGES_MAX,
-        offsets::{FoundOffsets, Offsets, OffsetsError, Owner},
+        offsets::{FoundOffsets, Offsets, OffsetsError, OffsetsFound, Owner},
         view::{LogView, SegmentPlace},
         writer::{Log, Stored},
     },
@@ -61,8 +62,8 @@ pub struct LogFound {
     pub recovered: Recovered,
     /// Messages at or above the committed offset that cannot be read.
     pub lost: Vec<LostMessages>,
-    /// Whether there was a committed offset, and it cannot be read.
-    pub is_offsets_damaged: bool,
+    /// How far its committed offset can be read.
+    pub offsets: OffsetsFound,
 }
 
 /// Why a log cannot be opened.
@@ -114,11 +115,11 @@ impl<F: Files> Log<F> {
             OffsetsError::Foreign => LogOpenError::ForeignOffsets { number },
             OffsetsError::Full => LogOpenError::Full { number },
         })?;
-        let FoundOffsets { offsets, is_damaged, is_new } = offsets;
+        let FoundOffsets { offsets, found: of_offsets, is_new } = offsets;
         let (start, end) = offsets.committed().map_or((0, 0), |committed| (committed.offset, committed.end));
         let found = open::remove_drafts(&files)?;
         // The file is made before the first segment.
-        let is_damaged = is_damaged || (is_new && !found.is_empty());
+        let of_offsets = if is_new && !found.is_empty() { OffsetsFound::Damaged } else { of_offsets };
         let last = found.last_key_value().map_or(0, |(sequence, _)| *sequence);
         let (mut recovery, of_segments) = (open::recovery(), options.of_segments());
         let mut walk = Walk {
@@ -162,7 +163,7 @@ impl<F: Files> Log<F> {
         let mut log = Self::new(view, options, next, next_sequence);
         log.restore(segments, kept_bytes);
         log.remove_below(start)?;
-        Ok((log, offsets, LogFound { recovered: recovery.report, lost, is_offsets_damaged: is_damaged }))
+        Ok((log, offsets, LogFound { recovered: recovery.report, lost, offsets: of_offsets }))
     }
 }
 

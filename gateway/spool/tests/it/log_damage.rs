@@ -7,7 +7,7 @@ use crate::{
 use proptest::prelude::*;
 use sluice_spool::{
     format::{RECORD_HEADER_BYTES, RECORDS_AT},
-    log::{Committed, LogView, LostMessages, Read},
+    log::{Committed, LogView, LostMessages, OffsetsFound, Read},
 };
 
 /// A log with three records of two messages of 100 bytes each, all synced.
@@ -271,28 +271,76 @@ fn a_torn_tail_is_cut_away_and_reported() {
     assert_eq!(opened.log.next(), 4);
 }
 
+/// Flips a bit of the committed offset in a place or copy, which begins here.
+fn flip_commit(disk: &ModelDisk, places: &[usize]) {
+    let mut content = disk.content("offsets");
+    for place in places {
+        content[place + 60] ^= 1;
+    }
+    disk.put("offsets", &content);
+}
+
+/// The places of even and of odd commits, each with its copy.
+const EVEN: [usize; 2] = [0, 16_384];
+const ODD: [usize; 2] = [8_192, 24_576];
+
 #[test]
-fn a_damaged_commit_is_reported_and_one_damaged_place_leaves_the_other() {
+fn a_commit_is_read_from_either_place_and_if_neither_can_be_read_the_one_before_is_doubtful() {
     let (disk, mut naive) = written();
     let mut opened = open(&disk).unwrap();
     for offset in [2, 3] {
         naive.commit(&mut opened, offset).unwrap();
     }
     drop(opened);
-    let mut content = disk.content("offsets");
+    let found = || {
+        let opened = open(&disk).unwrap();
+        let offset = opened.offsets.committed().map(|committed| committed.offset);
+        (offset, opened.found.offsets)
+    };
     // The commit with serial 2 is in the first place.
-    content[60] ^= 1;
-    disk.put("offsets", &content);
+    for (place, expected) in EVEN.into_iter().zip([OffsetsFound::Restored, OffsetsFound::Whole]) {
+        flip_commit(&disk, &[place]);
+        assert_eq!(found(), (Some(3), expected), "{place}");
+    }
+    assert_eq!(found(), (Some(3), OffsetsFound::Whole), "opening has written both");
+    flip_commit(&disk, &ODD[..1]);
+    assert_eq!(found(), (Some(3), OffsetsFound::Whole), "the copy is older: the next commit was cut off");
+    flip_commit(&disk, &EVEN);
     let opened = open(&disk).unwrap();
-    assert_eq!(opened.offsets.committed().map(|committed| committed.offset), Some(2));
-    assert!(!opened.found.is_offsets_damaged);
+    assert_eq!(
+        (opened.offsets.committed().map(|committed| committed.offset), opened.found.offsets),
+        (Some(2), OffsetsFound::Doubtful)
+    );
+    assert_eq!(opened.found.lost, []);
     drop(opened);
-    content[8_192 + 60] ^= 1;
-    disk.put("offsets", &content);
+    flip_commit(&disk, &ODD);
     let opened = open(&disk).unwrap();
-    assert_eq!(opened.offsets.committed(), None);
-    assert!(opened.found.is_offsets_damaged);
+    assert_eq!((opened.offsets.committed(), opened.found.offsets), (None, OffsetsFound::Damaged));
     assert_eq!(read(&opened, &naive, opened.log.view().start()).0, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn offsets_of_an_earlier_version_get_copies_once_there_is_room() {
+    let (disk, mut naive) = written();
+    let mut opened = open(&disk).unwrap();
+    for offset in [2, 3] {
+        naive.commit(&mut opened, offset).unwrap();
+    }
+    drop(opened);
+    let two_places = disk.content("offsets")[..16_384].to_vec();
+    disk.put("offsets", &two_places);
+    disk.set_room(Some(disk.used()));
+    let mut opened = open(&disk).unwrap();
+    naive.commit(&mut opened, 4).unwrap();
+    drop(opened);
+    assert_eq!(disk.content("offsets").len(), 16_384, "a full volume can be emptied");
+    disk.set_room(None);
+    drop(open(&disk).unwrap());
+    assert_eq!(disk.content("offsets").len(), 32_768);
+    flip_commit(&disk, &ODD[..1]);
+    let opened = open(&disk).unwrap();
+    assert_eq!(opened.offsets.committed().map(|committed| committed.offset), Some(4));
+    assert_eq!(opened.found.offsets, OffsetsFound::Restored);
 }
 
 #[test]
@@ -301,9 +349,9 @@ fn a_missing_file_of_offsets_is_damage_if_there_are_segments() {
     naive.commit(&mut open(&disk).unwrap(), 2).unwrap();
     sluice_spool::Files::remove(&disk, "offsets").unwrap();
     let opened = open(&disk).unwrap();
-    assert!(opened.found.is_offsets_damaged && opened.offsets.committed().is_none());
+    assert!(opened.found.offsets == OffsetsFound::Damaged && opened.offsets.committed().is_none());
     assert_eq!(read(&opened, &naive, opened.log.view().start()).0, [0, 1, 2, 3, 4, 5]);
-    assert!(!open(&ModelDisk::new(1)).unwrap().found.is_offsets_damaged);
+    assert_eq!(open(&ModelDisk::new(1)).unwrap().found.offsets, OffsetsFound::Whole);
 }
 
 #[test]

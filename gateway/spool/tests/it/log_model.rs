@@ -4,7 +4,7 @@ use crate::model_disk::ModelDisk;
 use sluice_spool::{
     Fatal,
     format::RECORDS_AT,
-    log::{Committed, Log, LogError, LogFound, LogOpenError, LogOptions, Offsets, Read},
+    log::{Committed, Log, LogError, LogFound, LogOpenError, LogOptions, Offsets, OffsetsFound, Read},
 };
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ impl NaiveLog {
     /// After a crash, or none: everything durable that is not committed is there, in order, and nothing is there that was not appended. From then
     /// on the messages are those that were found.
     pub fn adopt(&mut self, opened: &Opened) {
-        assert!(!opened.found.is_offsets_damaged);
+        assert_ne!(opened.found.offsets, OffsetsFound::Damaged);
         assert_eq!(opened.found.lost, [], "a crash is no damage");
         assert_eq!(opened.found.recovered.set_aside, [], "a crash is no damage");
         let committed = opened.offsets.committed().map_or(0, |committed| committed.offset);
