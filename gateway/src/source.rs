@@ -20,6 +20,7 @@
 //! | [`letters`] | dead letters on the volume |
 //! | [`front`] | builds the parts, starts the server, and ends it |
 //! | [`numbers`] | numbers for metrics |
+//! | [`unreadable`] | logs that cannot be read |
 //!
 //! What it promises: `SOURCE_OTLP.md`.
 
@@ -33,3 +34,4 @@ pub mod letters;
 pub mod messages;
 pub mod numbers;
 pub mod opening;
+pub mod unreadable;

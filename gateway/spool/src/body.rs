@@ -67,7 +67,7 @@ impl<F: FileAt> Body<F> {
         match self.file.read_exact_at(piece, self.at) {
             Ok(()) => {}
             Err(error) if is_short(&error) => return Err(Damage::Short.into()),
-            Err(error) => return Err(Fatal::of("read", &self.name)(error).into()),
+            Err(error) => return Err(Fatal::of_read("read", &self.name)(error).into()),
         }
         self.sum = crc32c::crc32c_append(self.sum, piece);
         self.at = self.at.saturating_add(want as u64);

@@ -123,13 +123,21 @@ pub struct Fatal {
     pub file: String,
     /// What the system said.
     pub source: io::Error,
+    /// Whether it was a call that changes nothing. Then the state of what was written before is known: other files can be used.
+    pub is_read: bool,
 }
 
 impl Fatal {
     /// Names the action and the file.
     pub(crate) fn of(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> Self {
         let file = file.to_owned();
-        move |source| Self { action, file, source }
+        move |source| Self { action, file, source, is_read: false }
+    }
+
+    /// Names the action, which changes nothing, and the file.
+    pub(crate) fn of_read(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> Self {
+        let file = file.to_owned();
+        move |source| Self { action, file, source, is_read: true }
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn take_over<F: Files>(
     (partitions, recovery): (&mut Partitions, &mut Recovery),
 ) -> Result<Taken<F::File>, OpenError> {
     let file_name = name(sequence, kind);
-    let file = Arc::new(files.open(&file_name).map_err(Fatal::of("open", &file_name))?);
+    let file = Arc::new(files.open(&file_name).map_err(Fatal::of_read("open", &file_name))?);
     let (identity, failure) = (options.identity, Cell::default());
     let reads_all = options.reads_all;
     let of_segment = file.clone();
@@ -119,7 +119,7 @@ pub(crate) fn take_over<F: Files>(
         Verdict::Newer(version) => Err(OpenError::Newer { file: file_name, version }),
         Verdict::Ours(segment) => Ok(Taken::Ours(segment)),
         Verdict::Foreign => {
-            let bytes = file.size().map_err(Fatal::of("read the size of", &file_name))?;
+            let bytes = file.size().map_err(Fatal::of_read("read the size of", &file_name))?;
             set_foreign_aside(files, (sequence, kind), &mut recovery.report)?;
             Ok(Taken::Foreign { bytes })
         }
@@ -159,7 +159,7 @@ pub(crate) fn close_off<F: FileAt>(segment: &mut Segment<F>) -> Result<(), Fatal
 /// The segments in the folder. Removes files that never got their final name.
 pub(crate) fn remove_drafts(files: &impl Files) -> Result<BTreeMap<u64, Kind>, OpenError> {
     let mut found = BTreeMap::new();
-    for file in files.names().map_err(Fatal::of("list", "the directory"))? {
+    for file in files.names().map_err(Fatal::of_read("list", "the directory"))? {
         let Some((sequence, kind)) = parse_name(&file) else { continue };
         if kind == Kind::New {
             files.remove(&file).map_err(Fatal::of("remove", &file))?;

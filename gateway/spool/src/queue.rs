@@ -304,7 +304,9 @@ impl<F: Files> Queue<F> {
         let at = entry.ok_or(ReadError::Absent(id))?.at;
         let mut bytes = [0; RECORD_HEADER_BYTES];
         let is_whole = match crate::files::FileAt::read_exact_at(&*segment.file, &mut bytes, at) {
-            Err(error) if !is_short(&error) => return Err(Fatal::of("read", &segment.name)(error).into()),
+            Err(error) if !is_short(&error) => {
+                return Err(Fatal::of_read("read", &segment.name)(error).into());
+            }
             read => read.is_ok(),
         };
         let header = RecordHeader::decode(&bytes).filter(|_| is_whole);

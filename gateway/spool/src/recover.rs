@@ -142,7 +142,7 @@ impl<F: FileAt> FoundSegment<F> {
     pub fn recover(self, partitions: &mut Partitions, recovery: &mut Recovery) -> Result<Verdict<F>, Fatal> {
         let Recovery { report, buffer } = recovery;
         let file_name = name(self.sequence, self.kind);
-        let size = self.file.size().map_err(Fatal::of("read the size of", &file_name))?;
+        let size = self.file.size().map_err(Fatal::of_read("read the size of", &file_name))?;
         let mut header_bytes = [0; SEGMENT_HEADER_BYTES];
         let is_there = self.read(&mut header_bytes, 0);
         let header = SegmentHeader::decode(&header_bytes).filter(|_| is_there);
@@ -174,7 +174,7 @@ impl<F: FileAt> FoundSegment<F> {
             Ok(()) => true,
             Err(error) => {
                 if !is_short(&error) {
-                    self.failure.set(Some(Fatal::of("read", &name(self.sequence, self.kind))(error)));
+                    self.failure.set(Some(Fatal::of_read("read", &name(self.sequence, self.kind))(error)));
                 }
                 false
             }

@@ -262,13 +262,13 @@ impl<F: FileAt> Segment<F> {
     pub fn write_again(&mut self, buffer: &mut [u8]) -> Result<(), Fatal> {
         let proven = self.entries.iter().take(usize::try_from(self.proven).unwrap_or(usize::MAX));
         let from = proven.map(Entry::end).max().unwrap_or(0).clamp(RECORDS_AT, self.end.max(RECORDS_AT));
-        let size = self.file.size().map_err(Fatal::of("read the size of", &self.name))?;
+        let size = self.file.size().map_err(Fatal::of_read("read the size of", &self.name))?;
         self.dirty = true;
         for (mut at, end) in [(0, RECORDS_AT.min(size)), (from, self.end.min(size))] {
             while at < end {
                 let len = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX).min(buffer.len());
                 let piece = buffer.get_mut(..len).unwrap_or_default();
-                self.file.read_exact_at(piece, at).map_err(Fatal::of("read", &self.name))?;
+                self.file.read_exact_at(piece, at).map_err(Fatal::of_read("read", &self.name))?;
                 self.file.write_all_at(piece, at).map_err(Fatal::of("write", &self.name))?;
                 at = at.saturating_add(len as u64);
             }
@@ -278,7 +278,7 @@ impl<F: FileAt> Segment<F> {
 
     /// Cuts off everything behind the last record. A damaged file is left unchanged.
     fn cut_tail(&mut self) -> Result<(), Fatal> {
-        let size = self.file.size().map_err(Fatal::of("read the size of", &self.name))?;
+        let size = self.file.size().map_err(Fatal::of_read("read the size of", &self.name))?;
         if size > self.end && !self.damaged {
             self.dirty = true;
             self.file.truncate(self.end).map_err(Fatal::of("cut off", &self.name))?;

@@ -4,7 +4,7 @@ use crate::{
     admin::server::Health,
     blocks::{batch::BlockAge, buffers::Pool},
     ground::{account::RowAccount, metrics::Metrics},
-    source::{keeper::Keeper, numbers::SourceNumbers},
+    source::{keeper::Keeper, numbers::SourceNumbers, opening::TOPIC, unreadable::UNREADABLE},
     volume::spool::Spool,
 };
 use prometheus::IntCounter;
@@ -201,13 +201,14 @@ impl Status {
         assert!(self.age_max.set(age_max).is_ok(), "all workers share it");
     }
 
-    /// Blocks on the queue volume, and whether something must stay on it: what is damaged, or with `source.otlp` dead letters. Before the queue is
+    /// Blocks on the queue volume, and whether something must stay on it: what is damaged, or with `source.otlp` dead letters and logs that cannot be read. Before the queue is
     /// opened, it is unknown what an earlier run has left. The answer must not be 0 then, because the operator would delete the volume.
     fn on_volume(&self) -> (u64, bool) {
         if let Some((numbers, _)) = self.source.get() {
             // Messages count as not committed.
             let has_letters = numbers.letter_bytes.load(Ordering::Relaxed) > 0;
-            return (0, has_letters || numbers.is_damaged.load(Ordering::Relaxed));
+            let is_damaged = numbers.is_damaged.load(Ordering::Relaxed) || numbers.unreadable.any();
+            return (0, has_letters || is_damaged);
         }
         self.spool.get().map_or((u64::from(self.may_hold_blocks), false), |spool| {
             let usage = spool.usage();
@@ -245,6 +246,13 @@ impl Status {
         metrics.log_bytes.set(count(numbers.log_bytes.load(Ordering::Relaxed)));
         metrics.log_bytes_max.set(count(numbers.log_bytes_max.load(Ordering::Relaxed)));
         metrics.letter_bytes.set(count(numbers.letter_bytes.load(Ordering::Relaxed)));
+        if self.consumer.get().is_none() {
+            self.metrics.partition_still.reset();
+        }
+        for log in numbers.unreadable.numbers() {
+            let log = log.to_string();
+            self.metrics.partition_still.with_label_values(&[TOPIC, log.as_str(), UNREADABLE]).set(1);
+        }
         let used = count(numbers.permits.used_bytes());
         self.metrics.memory_used_bytes.with_label_values(&["requests"]).set(used);
     }

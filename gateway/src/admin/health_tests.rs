@@ -136,6 +136,16 @@ fn a_volume_with_dead_letters_or_damage_must_stay() {
     numbers.letter_bytes.store(0, Ordering::Relaxed);
     numbers.is_damaged.store(true, Ordering::Relaxed);
     assert_eq!(status.remaining(), Remaining { damaged: Some(true), ..NOTHING });
+    numbers.is_damaged.store(false, Ordering::Relaxed);
+    numbers.unreadable.add(3);
+    assert_eq!(status.remaining(), Remaining { damaged: Some(true), ..NOTHING });
+    let topics = status.state().sample.topics;
+    let stills =
+        topics.iter().flat_map(|topic| &topic.partitions).map(|log| (log.partition, log.still.as_deref()));
+    assert_eq!(stills.collect::<Vec<_>>(), [(3, Some("unreadable"))]);
+    status.refresh();
+    let still = status.metrics.partition_still.with_label_values(&["otlp", "3", "unreadable"]).get();
+    assert_eq!((topics[0].name.as_str(), still), ("otlp", 1));
 }
 
 #[test]

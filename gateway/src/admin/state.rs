@@ -6,7 +6,7 @@ use crate::{
         health::{Status, resident_bytes},
         server::Health as _,
     },
-    source::keeper::Keeper,
+    source::{keeper::Keeper, opening::TOPIC, unreadable::UNREADABLE},
     volume::spool::Spool,
 };
 use sluice_clickhouse::outcome::Class;
@@ -48,8 +48,9 @@ impl Status {
             topics: consumer.map_or_else(Vec::new, |stats| topics(stats)),
             ..self.metrics.sample()
         };
-        if let Some((_, keeper)) = self.source.get() {
+        if let Some((numbers, keeper)) = self.source.get() {
             self.add_source(keeper, &mut sample);
+            add_unreadable(&numbers.unreadable.numbers(), &mut sample.topics);
         }
         sample
     }
@@ -146,6 +147,24 @@ fn logs(keeper: &Keeper) -> Vec<TopicState> {
         partitions,
     };
     topics.into_iter().map(topic).collect()
+}
+
+/// Names the logs that cannot be read. Of some of them nothing else is known.
+fn add_unreadable(unreadable: &[i32], topics: &mut Vec<TopicState>) {
+    for partition in unreadable.iter().filter_map(|log| u32::try_from(*log).ok()) {
+        let still = Some(UNREADABLE.to_owned());
+        let place = topics.iter().position(|topic| topic.name == TOPIC).unwrap_or_else(|| {
+            topics.push(TopicState { name: TOPIC.to_owned(), partitions: Vec::new() });
+            topics.len() - 1
+        });
+        let partitions = &mut topics[place].partitions;
+        match partitions.binary_search_by_key(&partition, |state| state.partition) {
+            Ok(place) => partitions[place].still = still,
+            Err(place) => {
+                partitions.insert(place, PartitionState { partition, still, ..PartitionState::default() });
+            }
+        }
+    }
 }
 
 /// Numbers below zero are Kafka's way to say that there is none.

@@ -122,6 +122,11 @@ impl Appender {
 
     /// Appends the requests of a turn, syncs, and answers.
     fn turn(&mut self, turn: Vec<Append>) -> Result<(), Fatal> {
+        if !(0..self.accepting).any(|place| self.keeper.is_readable(place)) {
+            let why = format!("no log on the queue volume {} can be read", self.volume.0);
+            turn.into_iter().for_each(|append| answer(append, Err(Unstored::Full(why.clone()))));
+            return Ok(());
+        }
         let mut stored = Vec::with_capacity(turn.len());
         let mut dirty = vec![false; self.logs.len()];
         for record in records(turn) {
@@ -165,11 +170,15 @@ impl Appender {
         Ok(())
     }
 
-    /// Appends a record to the log with the fewest bytes, of those that may begin a segment. If there is no room, what is committed is removed first. Returns the log's place.
+    /// Appends a record to the log with the fewest bytes, of those that can be read and may begin a segment. If there is no room, what is committed is
+    /// removed first. Returns the log's place.
     fn append(&mut self, record: &[Append]) -> Result<usize, LogError> {
         let messages: Vec<&[u8]> = record.iter().map(|append| &append.message[..]).collect();
         let logs = self.logs[..self.accepting].iter().enumerate();
-        let emptiest = logs.min_by_key(|(_, log)| (!log.may_begin_segment(), log.file_bytes()));
+        let rank = |place: usize, log: &Log<Directory>| {
+            (!self.keeper.is_readable(place), !log.may_begin_segment(), log.file_bytes())
+        };
+        let emptiest = logs.min_by_key(|(place, log)| rank(*place, log));
         let (place, _) = emptiest.expect("the config says at least one log");
         let room = self.room();
         match self.logs[place].append(&messages, now_ms(), room) {

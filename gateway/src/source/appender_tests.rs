@@ -68,12 +68,15 @@ fn panics() -> OnFatal {
 fn parts(volume: &Volume, logs: u32, on_fatal: OnFatal) -> Parts {
     let config = volume.config(logs);
     let otlp: OtlpSource = config.source.otlp.clone().unwrap();
-    let OpenedVolume { volume_id, logs, writers, accepting, log_bytes_max, .. } =
+    let OpenedVolume { volume_id, logs, writers, accepting, unreadable, log_bytes_max, .. } =
         opening::open(&config, &otlp, 1 << 30).unwrap();
     let checked = config.check().unwrap();
     let permits = ByteBudget::new(1 << 30);
     let numbers = Arc::new(SourceNumbers::new(permits.clone()));
     numbers.log_bytes_max.store(log_bytes_max, Ordering::Relaxed);
+    for log in unreadable {
+        numbers.unreadable.add(log);
+    }
     let gate = Gate::new(Drain::default());
     let keeper = Keeper::new(volume_id, logs, gate.clone(), numbers.clone(), on_fatal.clone());
     let keeper = Arc::new(keeper);
@@ -256,6 +259,95 @@ fn a_log_begins_at_its_committed_offset_whatever_its_oldest_segment_has() {
     let begins = opened.keeper.beginning(&log.id).log;
     assert_eq!((begins.start, begins.end), (2, 3));
     opened.close();
+}
+
+/// The segment of a log.
+fn segment_of(volume: &Volume, log: &str) -> PathBuf {
+    let mut files = std::fs::read_dir(volume.0.join(log)).unwrap().map(|entry| entry.unwrap().path());
+    files.find(|path| path.extension().is_some_and(|kind| kind == "spool")).unwrap()
+}
+
+/// Makes a file one that cannot be opened for reading, and keeps its content beside it.
+fn hide(file: &std::path::Path) {
+    std::fs::rename(file, file.with_extension("hidden")).unwrap();
+    std::fs::create_dir(file).unwrap();
+}
+
+fn unhide(file: &std::path::Path) {
+    std::fs::remove_dir(file).unwrap();
+    std::fs::rename(file.with_extension("hidden"), file).unwrap();
+}
+
+/// A volume with a request of these bytes in each of two logs.
+fn one_in_each_of_two_logs(test: &str) -> Volume {
+    let volume = Volume::new(test);
+    let opened = open(&volume, 2);
+    for number in 0..2_u8 {
+        opened.store(vec![number; 900_000]).unwrap();
+    }
+    assert!(opened.keeper.logs().iter().all(|log| log.end == 1));
+    opened.close();
+    volume
+}
+
+#[test]
+fn a_log_that_cannot_be_read_at_the_start_is_left_as_it_is_and_the_others_go_on() {
+    let volume = one_in_each_of_two_logs("unread-at-start");
+    let segment = segment_of(&volume, "log-00");
+    hide(&segment);
+    let Parts { appender, keeper, requests } = parts(&volume, 2, panics());
+    let numbers = appender.numbers.clone();
+    assert_eq!(numbers.unreadable.numbers(), [0]);
+    let (appends, thread) = appender.start().unwrap();
+    let opened = Opened { appends, thread, keeper, requests };
+    let logs = opened.keeper.logs();
+    assert_eq!(logs.iter().map(|log| (log.id.partition, log.end)).collect::<Vec<_>>(), [(1, 1)]);
+    opened.store(vec![2; 10]).unwrap();
+    assert_eq!(opened.messages(), [vec![1; 900_000], vec![2; 10]]);
+    opened.close();
+    unhide(&segment);
+    let opened = open(&volume, 2);
+    assert_eq!(opened.messages(), [vec![0; 900_000], vec![1; 900_000], vec![2; 10]]);
+    opened.close();
+    // Without another log, a new one gets the requests.
+    let volume = Volume::new("unread-alone");
+    let opened = open(&volume, 1);
+    opened.store(vec![1; 10]).unwrap();
+    opened.close();
+    hide(&segment_of(&volume, "log-00"));
+    let opened = open(&volume, 1);
+    opened.store(vec![2; 10]).unwrap();
+    assert_eq!(opened.keeper.logs()[0].id.partition, 1);
+    opened.close();
+}
+
+#[test]
+fn a_log_that_cannot_be_read_later_gets_no_requests_and_is_not_committed_while_others_go_on() {
+    let volume = one_in_each_of_two_logs("unread-later");
+    let Parts { appender, keeper, requests } = parts(&volume, 2, panics());
+    let numbers = appender.numbers.clone();
+    hide(&segment_of(&volume, "log-00"));
+    let (appends, thread) = appender.start().unwrap();
+    let opened = Opened { appends, thread, keeper, requests };
+    let ids: Vec<_> = opened.keeper.logs().into_iter().map(|log| log.id).collect();
+    let mut queues: Vec<_> = ids.iter().map(|id| opened.keeper.messages(id, 0, Box::new(|| {}))).collect();
+    assert!(queues[0].poll().is_none() && queues[0].position() == 0);
+    assert_eq!(queues[1].poll().unwrap().map(|message| message.offset()), Ok(0));
+    assert_eq!(numbers.unreadable.numbers(), [0]);
+    for _ in 0..4 {
+        opened.store(vec![2; 10]).unwrap();
+    }
+    let logs = opened.keeper.logs();
+    assert_eq!(
+        logs.iter().map(|log| (log.end, log.is_unreadable)).collect::<Vec<_>>(),
+        [(1, true), (5, false)]
+    );
+    assert_eq!(opened.keeper.messages_left(), 5, "a drain does not wait for the other");
+    // If none is left, clients are told to come again.
+    numbers.unreadable.add(1);
+    assert!(matches!(opened.store(vec![3; 10]), Err(Unstored::Full(why)) if why.contains("can be read")));
+    opened.close();
+    assert!(volume.0.join("log-00").read_dir().unwrap().count() > 1, "nothing of it is removed");
 }
 
 /// A plan that was committed with this offset.

@@ -75,10 +75,22 @@ impl Front {
         let FrontDeps { checked, otlp, metrics, drain, volume_bytes, on_fatal, opened: tell } = deps;
         let config = checked.config();
         let opened = opening::open(config, otlp, volume_bytes)?;
-        let OpenedVolume { volume_id, logs, writers, accepting, log_bytes_max, letters, is_damaged } = opened;
+        let OpenedVolume {
+            volume_id,
+            logs,
+            writers,
+            accepting,
+            unreadable,
+            log_bytes_max,
+            letters,
+            is_damaged,
+        } = opened;
         let numbers = Arc::new(SourceNumbers::new(ByteBudget::new(checked.budget().requests.get())));
         numbers.log_bytes_max.store(log_bytes_max, Ordering::Relaxed);
         numbers.is_damaged.store(is_damaged, Ordering::Relaxed);
+        for log in unreadable {
+            numbers.unreadable.add(log);
+        }
         let gate = Gate::new(drain);
         let keeper = Arc::new(Keeper::new(volume_id, logs, gate.clone(), numbers.clone(), on_fatal.clone()));
         let messages = keeper.messages_left();

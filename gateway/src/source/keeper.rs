@@ -104,6 +104,15 @@ impl Keeper {
         }
     }
 
+    /// Whether requests may be appended to a log, by its place: what is appended to one that cannot be read is not inserted.
+    pub fn is_readable(&self, place: usize) -> bool {
+        self.logs.get(place).is_some_and(|log| !self.is_unreadable(log))
+    }
+
+    fn is_unreadable(&self, log: &KeptLog) -> bool {
+        self.numbers.unreadable.has(log.id.partition)
+    }
+
     /// Reads one message again; `None` if the log no longer has it.
     pub fn message(&self, id: &PartitionId, offset: i64) -> Result<Option<OwnedMessage>, Fatal> {
         let Some(log) = self.log(id) else { return Ok(None) };
@@ -113,14 +122,14 @@ impl Keeper {
         })
     }
 
-    /// Messages that are not committed.
+    /// Messages that can be read and are not committed.
     pub fn messages_left(&self) -> u64 {
         let left = |log: &KeptLog| {
             let committed = log.committed.load(Ordering::Acquire);
             let from = if committed == NOT_COMMITTED { log.view.start() } else { committed };
             u64::try_from(log.view.end().saturating_sub(from)).unwrap_or(0)
         };
-        self.logs.iter().map(left).sum()
+        self.logs.iter().filter(|log| !self.is_unreadable(log)).map(left).sum()
     }
 
     fn log(&self, id: &PartitionId) -> Option<&KeptLog> {
@@ -160,6 +169,7 @@ impl LogKeeper for Keeper {
                 end: log.view.end(),
                 committed: (committed != NOT_COMMITTED).then_some(committed),
                 polled: log.polled.load(Ordering::Acquire),
+                is_unreadable: self.is_unreadable(log),
             }
         };
         self.logs.iter().map(state).collect()

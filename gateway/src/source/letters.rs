@@ -43,7 +43,8 @@ pub enum ReadOnlyError {
 
 /// The log of letters.
 pub struct LetterLog {
-    log: Log<Directory>,
+    /// `None` if it cannot be read: then it takes no letters.
+    log: Option<Log<Directory>>,
     bytes_max: u64,
     /// The volume's path.
     volume: String,
@@ -54,25 +55,30 @@ pub struct LetterLog {
 impl LetterLog {
     /// Letters up to this many bytes.
     pub fn new(
-        log: Log<Directory>,
+        log: Option<Log<Directory>>,
         bytes_max: ByteSize,
         volume: &str,
         (numbers, on_fatal): (Arc<SourceNumbers>, OnFatal),
     ) -> Self {
-        numbers.letter_bytes.store(log.file_bytes(), Ordering::Relaxed);
+        numbers.letter_bytes.store(log.as_ref().map_or(0, Log::file_bytes), Ordering::Relaxed);
         Self { log, bytes_max: bytes_max.get(), volume: volume.to_owned(), numbers, on_fatal }
     }
 }
 
 impl LetterStore for LetterLog {
     fn append(&mut self, letter: Vec<u8>) -> Result<i64, NoRoom> {
-        let room = self.bytes_max.saturating_sub(self.log.file_bytes());
-        let appended = self.log.append(&[&letter], now_ms(), room);
+        let Some(log) = &mut self.log else {
+            let why = format!("the log {LETTERS} cannot be read; the log of the gateway has the error");
+            return Err(NoRoom::Full { volume: self.volume.clone(), why });
+        };
+        let room = self.bytes_max.saturating_sub(log.file_bytes());
+        let appended = log.append(&[&letter], now_ms(), room);
         let stored = appended.and_then(|appended| {
-            self.log.sync()?;
+            log.sync()?;
             Ok(appended.first)
         });
-        self.numbers.letter_bytes.store(self.log.file_bytes(), Ordering::Relaxed);
+        let bytes = log.file_bytes();
+        self.numbers.letter_bytes.store(bytes, Ordering::Relaxed);
         stored.map_err(|error| match error {
             LogError::Fatal(fatal) => {
                 (self.on_fatal)(fatal);
@@ -81,8 +87,7 @@ impl LetterStore for LetterLog {
             full => NoRoom::Full {
                 volume: self.volume.clone(),
                 why: format!(
-                    "{full}; letters have {} bytes of {} (source.otlp.deadLetterBytesMax)",
-                    self.log.file_bytes(),
+                    "{full}; letters have {bytes} bytes of {} (source.otlp.deadLetterBytesMax)",
                     self.bytes_max
                 ),
             },

@@ -1,19 +1,26 @@
 //! A log as a queue of messages: what a worker polls.
 //!
-//! Owner: the worker that has the log. It reads files, a message at a time; the appender's thread is not involved. What cannot be read is counted
-//! and logged, and passed: its file stays on the volume under another name.
+//! Owner: the worker that has the log. It reads files, a message at a time; the appender's thread is not involved. What is damaged is counted
+//! and logged, and passed: its file stays on the volume under another name. If the volume does not give an answer (an input/output error), nothing
+//! is passed: the log rests, and is read again later.
 
-use crate::source::{keeper::OnFatal, numbers::SourceNumbers};
+use crate::source::{keeper::OnFatal, numbers::SourceNumbers, unreadable::ADVICE};
 use sluice_kafka::{ConsumerStats, KafkaError, LogMessages, OwnedMessage, Timestamp};
 use sluice_ranges::PartitionId;
 use sluice_spool::{
-    Files,
+    Fatal, Files,
     log::{Cursor, LostMessages, Message, Read},
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
 };
+
+/// How long a log rests that could not be read. Chosen: a disk that fails takes seconds for each try, and the thread has other logs.
+const UNREADABLE_WAIT: Duration = Duration::from_mins(1);
 
 /// What a queue is made with.
 pub struct MessagesDeps {
@@ -32,13 +39,24 @@ pub struct Messages<F: Files> {
     deps: MessagesDeps,
     /// Whether the end was reported since the last message.
     end_told: bool,
-    /// Whether the volume has failed. The process ends.
-    has_failed: bool,
+    /// When the volume failed last; `None` while it can be read.
+    failed: Option<Instant>,
 }
 
 impl<F: Files> Messages<F> {
     pub fn new(id: PartitionId, cursor: Cursor<F>, deps: MessagesDeps) -> Self {
-        Self { id, cursor, deps, end_told: false, has_failed: false }
+        Self { id, cursor, deps, end_told: false, failed: None }
+    }
+
+    /// Ends the process if the volume could not be changed. If it could not be read, this log rests, and others go on.
+    fn fail(&mut self, fatal: Fatal) {
+        self.failed = Some(Instant::now());
+        if !fatal.is_read {
+            (self.deps.on_fatal)(fatal);
+        } else if self.deps.numbers.unreadable.add(self.id.partition) {
+            let offset = self.cursor.position();
+            tracing::error!(log = %self.id, offset, error = %fatal, "a log on the queue volume cannot be read: {ADVICE}");
+        }
     }
 
     fn count_lost(&self, lost: LostMessages) {
@@ -76,12 +94,15 @@ where
     F::File: Send + Sync,
 {
     fn poll(&mut self) -> Option<Result<OwnedMessage, KafkaError>> {
-        if self.has_failed {
+        if self.failed.is_some_and(|failed| failed.elapsed() < UNREADABLE_WAIT) {
             return None;
         }
         loop {
             let read = self.cursor.read();
             self.deps.polled.store(self.cursor.position(), Ordering::Release);
+            if read.is_ok() && self.deps.numbers.unreadable.remove(self.id.partition) {
+                tracing::info!(log = %self.id, "the log on the queue volume can be read again");
+            }
             match read {
                 Ok(Read::Message(message)) => {
                     self.end_told = false;
@@ -97,8 +118,7 @@ where
                     return (!was_told).then_some(Err(KafkaError::PartitionEOF(self.id.partition)));
                 }
                 Err(fatal) => {
-                    self.has_failed = true;
-                    (self.deps.on_fatal)(fatal);
+                    self.fail(fatal);
                     return None;
                 }
             }

@@ -1,5 +1,6 @@
 //! Numbers of the logs, for metrics: the appender and the thread of letters write them, a scrape reads them.
 
+use crate::source::unreadable::Unreadable;
 use sluice_otlp_server::{ByteBudget, Counters};
 use std::sync::{
     Arc,
@@ -16,6 +17,7 @@ pub struct SourceNumbers {
     pub letter_bytes: AtomicU64,
     /// Whether damage was found on the volume.
     pub is_damaged: AtomicBool,
+    pub unreadable: Unreadable,
     /// Whether the ports of OTLP are open.
     pub is_accepting: AtomicBool,
     /// Whether the process ends.
@@ -34,6 +36,7 @@ impl SourceNumbers {
             log_bytes_max: AtomicU64::new(0),
             letter_bytes: AtomicU64::new(0),
             is_damaged: AtomicBool::new(false),
+            unreadable: Unreadable::default(),
             is_accepting: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             permits,

@@ -5,12 +5,13 @@
 //! Each log has a folder `log-NN`; dead letters have `dead-letters`. There are as many logs as the config says, and those that an earlier config
 //! has left: the folders are the record of their number. Those beyond the config are read, and get no more requests.
 
+use crate::source::unreadable::ADVICE;
 use anyhow::Context as _;
 use sluice_gateway_config::{GatewayConfig, OtlpSource};
 use sluice_ranges::PartitionId;
 use sluice_spool::{
     Directory, Identity,
-    log::{Log, LogFound, LogOptions, LogView, Offsets, OffsetsFound, volume_id},
+    log::{Log, LogFound, LogOpenError, LogOptions, LogView, Offsets, OffsetsFound, volume_id},
 };
 use std::{
     collections::BTreeSet,
@@ -45,9 +46,12 @@ pub struct OpenedVolume {
     pub writers: Vec<Log<Directory>>,
     /// The first so many logs get requests.
     pub accepting: usize,
+    /// Numbers of logs that cannot be read: they are left as they are.
+    pub unreadable: Vec<i32>,
     /// Maximum bytes of all logs together.
     pub log_bytes_max: u64,
-    pub letters: Log<Directory>,
+    /// Dead letters; `None` if their log cannot be read.
+    pub letters: Option<Log<Directory>>,
     pub is_damaged: bool,
 }
 
@@ -157,22 +161,71 @@ pub fn open(config: &GatewayConfig, otlp: &OtlpSource, volume_bytes: u64) -> any
     let log_bytes_max = config.queue.bytes_max(volume_bytes).saturating_sub(letter_bytes);
     let wanted = config.logs();
     let numbers: BTreeSet<u32> = (0..wanted).chain(numbers(path)?).collect();
-    let (mut logs, mut writers, mut is_damaged) = (Vec::new(), Vec::new(), left.is_damaged);
+    let next = numbers.last().map_or(0, |last| last.saturating_add(1));
+    let mut found = FoundLogs { is_damaged: left.is_damaged, ..FoundLogs::default() };
     let share = log_bytes_max / u64::from(wanted.max(1));
+    let options = |number| LogOptions::new(identity, number, TOPIC, share);
     for number in numbers {
-        let options = LogOptions::new(identity, number, TOPIC, share);
-        let (writer, offsets, found) = open_log(path, &folder(number), options)?;
-        is_damaged |= say(number, &found);
-        let id = PartitionId { topic: TOPIC.into(), partition: i32::try_from(number).unwrap_or(i32::MAX) };
-        let is_commit_doubtful = found.offsets == OffsetsFound::Doubtful;
-        logs.push(OpenedLog { id, view: writer.view(), offsets, is_commit_doubtful });
-        writers.push(writer);
+        found.open(path, options(number))?;
     }
-    let options = LogOptions::new(identity, LETTERS_NUMBER, LETTERS, letter_bytes);
-    let (letters, _, found) = open_log(path, LETTERS, options)?;
-    is_damaged |= say(LETTERS_NUMBER, &found);
-    let accepting = wanted as usize;
-    Ok(OpenedVolume { volume_id, logs, writers, accepting, log_bytes_max, letters, is_damaged })
+    if found.writers.is_empty() {
+        // Requests are accepted all the same.
+        found.open(path, options(next))?;
+    }
+    let letters =
+        found.open_letters(path, LogOptions::new(identity, LETTERS_NUMBER, LETTERS, letter_bytes))?;
+    let FoundLogs { logs, writers, unreadable, is_damaged } = found;
+    // One that cannot be read is replaced by a log of an earlier config, if there is one.
+    let accepting = writers.len().min(wanted as usize);
+    Ok(OpenedVolume { volume_id, logs, writers, accepting, unreadable, log_bytes_max, letters, is_damaged })
+}
+
+/// The logs while they are opened, in the order of their numbers.
+#[derive(Default)]
+struct FoundLogs {
+    logs: Vec<OpenedLog>,
+    writers: Vec<Log<Directory>>,
+    unreadable: Vec<i32>,
+    is_damaged: bool,
+}
+
+impl FoundLogs {
+    /// Opens a log. One that cannot be read is left as it is: its files are not written by this process.
+    fn open(&mut self, root: &Path, options: LogOptions) -> anyhow::Result<()> {
+        let number = options.number;
+        let partition = i32::try_from(number).unwrap_or(i32::MAX);
+        let Some((writer, offsets, found)) = readable(open_log(root, &folder(number), options))? else {
+            self.unreadable.push(partition);
+            return Ok(());
+        };
+        self.is_damaged |= say(number, &found);
+        let id = PartitionId { topic: TOPIC.into(), partition };
+        let is_commit_doubtful = found.offsets == OffsetsFound::Doubtful;
+        self.logs.push(OpenedLog { id, view: writer.view(), offsets, is_commit_doubtful });
+        self.writers.push(writer);
+        Ok(())
+    }
+
+    fn open_letters(&mut self, root: &Path, options: LogOptions) -> anyhow::Result<Option<Log<Directory>>> {
+        let Some((letters, _, found)) = readable(open_log(root, LETTERS, options))? else {
+            self.is_damaged = true;
+            return Ok(None);
+        };
+        self.is_damaged |= say(LETTERS_NUMBER, &found);
+        Ok(Some(letters))
+    }
+}
+
+/// A log that was opened; `None` if it could not be read, which is logged. Other errors are returned.
+fn readable<T>(opened: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) if error.downcast_ref::<LogOpenError>().is_some_and(LogOpenError::is_read) => {
+            tracing::error!("{error:#}, so this log is neither read nor written: {ADVICE}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn directory(path: &Path) -> anyhow::Result<Directory> {

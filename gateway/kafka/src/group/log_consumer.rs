@@ -53,12 +53,19 @@ pub struct LogState {
     pub committed: Option<i64>,
     /// The offset behind the message that a worker polled last; less than any offset while no worker has the log.
     pub polled: i64,
+    /// Whether it cannot be read now. Its messages stay where they are: neither a drain nor the end of the process waits for them.
+    pub is_unreadable: bool,
 }
 
 impl LogState {
     /// Messages that are not committed.
-    fn left(&self) -> u64 {
+    fn waiting(&self) -> u64 {
         u64::try_from(self.end.saturating_sub(self.committed.unwrap_or(self.start))).unwrap_or(0)
+    }
+
+    /// Those of them that can be read.
+    fn left(&self) -> u64 {
+        if self.is_unreadable { 0 } else { self.waiting() }
     }
 }
 
@@ -202,7 +209,7 @@ impl LogConsumer {
         self.assignment.let_go(&owned, waits, true, &self.stats);
     }
 
-    /// Messages that are not committed.
+    /// Messages that can be read and are not committed.
     fn left(&self) -> u64 {
         self.keeper.logs().iter().map(LogState::left).sum()
     }
@@ -236,7 +243,8 @@ impl LogConsumer {
 
     /// Whether workers have polled everything, and nothing can be added.
     fn is_polled(&self) -> bool {
-        !self.keeper.may_append() && self.keeper.logs().iter().all(|log| log.polled >= log.end)
+        !self.keeper.may_append()
+            && self.keeper.logs().iter().all(|log| log.is_unreadable || log.polled >= log.end)
     }
 
     /// Has the workers end what is open: nothing else will, until it is old enough. If there was no room for a message, the log is read again
@@ -255,7 +263,7 @@ impl LogConsumer {
         let owned = i64::try_from(self.assignment.owned().len()).unwrap_or(i64::MAX);
         self.stats.partitions_owned.store(owned, Ordering::Relaxed);
         let numbers = |log: &LogState| PartitionStats {
-            lag_messages: i64::try_from(log.left()).ok(),
+            lag_messages: i64::try_from(log.waiting()).ok(),
             end_offset: Some(log.end),
             log_start_offset: Some(log.start),
             committed_offset: log.committed,

@@ -22,6 +22,7 @@ struct Keeper {
     committed: Mutex<Option<(i64, String)>>,
     polled: AtomicI64,
     may_append: AtomicBool,
+    is_unreadable: AtomicBool,
 }
 
 fn id() -> PartitionId {
@@ -37,6 +38,7 @@ impl LogKeeper for Arc<Keeper> {
             end: self.end.load(Ordering::Acquire),
             committed,
             polled: self.polled.load(Ordering::Acquire),
+            is_unreadable: self.is_unreadable.load(Ordering::Acquire),
         }]
     }
 
@@ -73,6 +75,9 @@ struct Messages {
 
 impl LogMessages for Messages {
     fn poll(&mut self) -> Option<KafkaResult<OwnedMessage>> {
+        if self.keeper.is_unreadable.load(Ordering::Acquire) {
+            return None;
+        }
         if self.position >= self.keeper.end.load(Ordering::Acquire) {
             let is_told = std::mem::replace(&mut self.told, true);
             return (!is_told).then_some(Err(KafkaError::PartitionEOF(0)));
@@ -215,6 +220,27 @@ fn what_is_in_a_log_is_inserted_though_it_is_to_end_or_to_drain_from_the_start()
         scene.wait("away", |scene| !drains || scene.stats.phase() == Phase::Away);
         scene.stop.request(Duration::from_secs(30));
         scene.ended.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_read_holds_up_neither_a_drain_nor_the_end_and_is_not_committed() {
+    for drains in [false, true] {
+        let keeper = Arc::new(Keeper::default());
+        keeper.end.store(2, Ordering::Release);
+        let scene = Scene::start(keeper.clone());
+        scene.wait("two", |scene| scene.committed() == 2);
+        keeper.is_unreadable.store(true, Ordering::Release);
+        keeper.end.store(5, Ordering::Release);
+        if drains {
+            scene.drain.request();
+            scene.wait("away", |scene| scene.stats.phase() == Phase::Away);
+        }
+        let begun = Instant::now();
+        scene.stop.request(Duration::from_hours(1));
+        assert!(scene.ended.join().unwrap().is_ok());
+        assert!(begun.elapsed() < Duration::from_mins(1));
+        assert_eq!(keeper.committed.lock().unwrap().as_ref().map(|(offset, _)| *offset), Some(2));
     }
 }
 

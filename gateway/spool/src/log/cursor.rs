@@ -82,8 +82,17 @@ impl<F: Files> Cursor<F> {
         self.position
     }
 
-    /// Reads on. After an error the message may be intact; the volume has failed.
+    /// Reads on. After an error the message may be intact, and the next call tries to read it again.
     pub fn read(&mut self) -> Result<Read, Fatal> {
+        let read = self.read_on();
+        if read.is_err() {
+            // The position stays. Everything else is found again from there.
+            (self.segment, self.record) = (None, None);
+        }
+        read
+    }
+
+    fn read_on(&mut self) -> Result<Read, Fatal> {
         loop {
             if self.position >= self.view.end() {
                 return Ok(Read::End);
@@ -121,7 +130,7 @@ impl<F: Files> Cursor<F> {
         record.index = record.index.saturating_add(1);
         record.at = record.at.saturating_add(u64::from(entry.bytes));
         match read {
-            Err(error) if !is_short(&error) => Err(Fatal::of("read", &segment.place.file_name())(error)),
+            Err(error) if !is_short(&error) => Err(Fatal::of_read("read", &segment.place.file_name())(error)),
             read => {
                 self.position = self.position.saturating_add(1);
                 let is_whole = read.is_ok() && crc32c::crc32c(&payload) == entry.crc;
@@ -140,7 +149,8 @@ impl<F: Files> Cursor<F> {
             return self.open_segment();
         };
         let found = found(segment, self.view.identity());
-        let limit = segment.file.size().map_err(Fatal::of("read the size of", &segment.place.file_name()))?;
+        let limit =
+            segment.file.size().map_err(Fatal::of_read("read the size of", &segment.place.file_name()))?;
         let mut header = found.header(segment.at, limit, segment.ordinal).map(|header| (segment.at, header));
         let has_more =
             self.view.segment_after(segment.place.sequence).is_none_or(|next| next.first > self.position);

@@ -145,9 +145,9 @@ impl<F: FileAt> Offsets<F> {
                     return Err(OffsetsError::Full);
                 }
                 is_new = true;
-                files.open(FILE).map_err(Fatal::of("open", FILE))?
+                files.open(FILE).map_err(Fatal::of_read("open", FILE))?
             }
-            Err(error) => return Err(Fatal::of("open", FILE)(error).into()),
+            Err(error) => return Err(Fatal::of_read("open", FILE)(error).into()),
         };
         let (committed, failure) = (None, Failure::default());
         let mut offsets = Self { file, owner, serial: 1, committed, has_copies: false, failure };
@@ -200,7 +200,7 @@ impl<F: FileAt> Offsets<F> {
 
     /// Gives a file of an earlier version its copies. Returns whether there is room for them.
     fn make_copies(&self) -> Result<bool, Fatal> {
-        let size = self.file.size().map_err(Fatal::of("read the size of", FILE))?;
+        let size = self.file.size().map_err(Fatal::of_read("read the size of", FILE))?;
         if size >= FILE_BYTES as u64 {
             return Ok(true);
         }
@@ -270,7 +270,7 @@ impl<F: FileAt> Offsets<F> {
         match self.file.read_exact_at(&mut bytes, at) {
             Ok(()) => Ok(decode(&bytes, self.owner)),
             Err(error) if is_short(&error) => Ok(Place::Unreadable),
-            Err(error) => Err(Fatal::of("read", FILE)(error)),
+            Err(error) => Err(Fatal::of_read("read", FILE)(error)),
         }
     }
 
@@ -292,7 +292,7 @@ impl<F: FileAt> Offsets<F> {
                 Ok(()) if bytes.iter().all(|byte| *byte == 0) => return Ok(false),
                 Ok(()) => {}
                 Err(error) if is_short(&error) => {}
-                Err(error) => return Err(Fatal::of("read", FILE)(error)),
+                Err(error) => return Err(Fatal::of_read("read", FILE)(error)),
             }
         }
         Ok(true)

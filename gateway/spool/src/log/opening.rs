@@ -85,6 +85,13 @@ pub enum LogOpenError {
     Full { number: u32 },
 }
 
+impl LogOpenError {
+    /// Whether a file could not be read. Nothing is known of the log then, and other logs of the volume can be used.
+    pub fn is_read(&self) -> bool {
+        matches!(self, Self::Open(OpenError::Fatal(fatal)) if fatal.is_read)
+    }
+}
+
 impl From<Fatal> for LogOpenError {
     fn from(fatal: Fatal) -> Self {
         Self::Open(OpenError::Fatal(fatal))
@@ -173,7 +180,7 @@ impl<F: Files> LogView<F> {
     /// # Errors
     /// [`OpenError`] if a file cannot be read.
     pub fn read_only(files: F, identity: u64) -> Result<Self, OpenError> {
-        let names = files.names().map_err(Fatal::of("list", "the directory"))?;
+        let names = files.names().map_err(Fatal::of_read("list", "the directory"))?;
         let mut found: Vec<(u64, Kind)> = names.iter().filter_map(|name| parse_name(name)).collect();
         found.retain(|(_, kind)| *kind != Kind::New);
         found.sort_unstable();
@@ -182,7 +189,7 @@ impl<F: Files> LogView<F> {
         let (mut recovery, mut next) = (open::recovery(), 0);
         for (sequence, kind) in found {
             let file_name = name(sequence, kind);
-            let file = view.files().open(&file_name).map_err(Fatal::of("open", &file_name))?;
+            let file = view.files().open(&file_name).map_err(Fatal::of_read("open", &file_name))?;
             let (newest, reads_all, failure) = (sequence == last, false, Cell::default());
             let (file, durable) = (Arc::new(file), Durable::default());
             let segment =
@@ -279,7 +286,7 @@ impl Walk {
         } else if segment.live == 0 {
             return files.remove(&segment.name).map_err(Fatal::of("remove", &segment.name));
         }
-        let bytes = segment.file.size().map_err(Fatal::of("read the size of", &segment.name))?;
+        let bytes = segment.file.size().map_err(Fatal::of_read("read the size of", &segment.name))?;
         self.segments.insert(sequence, Stored { first, next: self.next, bytes, is_damaged });
         Ok(())
     }

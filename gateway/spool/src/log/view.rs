@@ -99,7 +99,7 @@ impl<F: Files> LogView<F> {
             return Ok(None);
         };
         let name = place.file_name();
-        let file = self.files().open(&name).map_err(Fatal::of("open", &name))?;
+        let file = self.files().open(&name).map_err(Fatal::of_read("open", &name))?;
         drop(segments);
         Ok(Some((place, file)))
     }

@@ -39,7 +39,7 @@ pub enum VolumeIdError {
 /// The id of the volume whose root this is. A volume without one gets what `make` makes.
 pub fn volume_id(files: &impl Files, make: impl FnOnce() -> [u8; 16]) -> Result<[u8; 16], VolumeIdError> {
     let found = whole_file::read(files, VOLUME_ID_FILE, LINE_BYTES.saturating_add(2));
-    if let Some(bytes) = found.map_err(Fatal::of("read", VOLUME_ID_FILE))? {
+    if let Some(bytes) = found.map_err(Fatal::of_read("read", VOLUME_ID_FILE))? {
         return decode(&bytes).ok_or(VolumeIdError::Damaged);
     }
     let id = make();

@@ -54,14 +54,19 @@ impl ColumnFiles {
     /// Removes all files. Call when no block is left, so that an emptied volume looks unused.
     pub fn remove_all(&self) -> Result<(), Fatal> {
         let removed = self.remove_all_but(&BTreeSet::new());
-        removed.map_err(|source| Fatal { action: "remove", file: PREFIX.to_owned(), source })
+        removed.map_err(|source| Fatal { action: "remove", file: PREFIX.to_owned(), source, is_read: false })
     }
 
     /// Writes a file durably. `false` if the device has no room for it.
     pub fn write(&self, number: u64, columns: &TableColumns) -> Result<bool, Fatal> {
         let name = name_of(number);
         let text = encode(columns);
-        self.place(&name, &text).map_err(|source| Fatal { action: "write", file: name, source })
+        self.place(&name, &text).map_err(|source| Fatal {
+            action: "write",
+            file: name,
+            source,
+            is_read: false,
+        })
     }
 
     fn place(&self, name: &str, text: &str) -> io::Result<bool> {

@@ -72,7 +72,7 @@ impl PartsFile {
             doubtful_up_to: 0,
         };
         let replaced = whole_file::replace(&self.0, &name, plan.encode().as_bytes());
-        replaced.map_err(|source| Fatal { action: "write", file: name, source })
+        replaced.map_err(|source| Fatal { action: "write", file: name, source, is_read: false })
     }
 
     /// The recorded progress of the block of this token and range. If the file is damaged, it is unknown which parts are stored: the
@@ -88,7 +88,12 @@ impl PartsFile {
     /// Removes the file of a block that has ended. If a crash of the machine restores it, it belongs to a settled block.
     pub fn remove(&self, token: Token) -> Result<(), Fatal> {
         let name = name_of(token);
-        whole_file::remove(&self.0, &name).map_err(|source| Fatal { action: "remove", file: name, source })
+        whole_file::remove(&self.0, &name).map_err(|source| Fatal {
+            action: "remove",
+            file: name,
+            source,
+            is_read: false,
+        })
     }
 }
 

@@ -26,7 +26,8 @@ impl<T> Written<T> {
         decode: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Self, Fatal> {
         let read = whole_file::read(files, name, bytes_max);
-        let bytes = read.map_err(|source| Fatal { action: "read", file: name.to_owned(), source })?;
+        let bytes =
+            read.map_err(|source| Fatal { action: "read", file: name.to_owned(), source, is_read: true })?;
         Ok(match bytes.as_deref().map(std::str::from_utf8) {
             None => Self::Nothing,
             Some(text) => text.ok().and_then(decode).map_or(Self::Damaged, Self::Whole),
