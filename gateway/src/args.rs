@@ -195,14 +195,15 @@ Exit codes:
   69  ClickHouse is away or refuses, or rows cannot be written to the table; the last line says it as JSON
   75  some servers did not answer; the others are done; the last line says it as JSON";
 
-/// What to do with dead letters. No command removes them from their topic.
+/// What to do with dead letters. No command removes them.
 #[derive(Debug, Subcommand)]
 pub enum DeadLetterCommand {
     /// Print one line per letter: origin, reason, size.
     List(Letters),
     /// Print all headers of each letter, and its spans as text.
     Show(Letters),
-    /// Produce the letters to their source topics again. Running it twice stores the rows twice.
+    /// Produce the letters to their source topics again; with source.otlp, append them to the queue volume while no gateway uses it. Running it
+    /// twice stores the rows twice.
     Replay {
         /// Which letters.
         #[command(flatten)]

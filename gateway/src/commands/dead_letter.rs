@@ -2,13 +2,14 @@
 //!
 //! Place in the flow: a person runs it beside the gateways. It joins no group and commits nothing. It reads letters from the start of the
 //! selection up to the end of the topic at the command's start. With `source.otlp`, it reads the letters on the queue volume, beside the gateway that
-//! writes them. Two letters with equal coordinates count as one: a crash doubled them.
+//! writes them, and replays them while no gateway runs. Two letters with equal coordinates count as one: a crash doubled them.
 //!
 //! Limits: [`LETTERS_MAX`] letters, whose coordinates are kept; besides, one letter at a time is in memory.
 
 mod json_span;
 mod list;
 mod replay;
+mod replay_to_log;
 mod show;
 mod span_text;
 mod utc;
@@ -20,7 +21,7 @@ use sluice_kafka::{
     dead_letter::{Coordinates, Head, LETTER_BYTES_MAX, NotALetter, ReplayError, default_topic, read_stored},
 };
 use sluice_ranges::OffsetRange;
-use sluice_spool::log::Read;
+use sluice_spool::log::{LogError, Read};
 use std::{
     collections::{BTreeMap, HashSet},
     io::{self, Write},
@@ -47,7 +48,7 @@ pub enum Action {
     List,
     /// Print everything that is known about each.
     Show,
-    /// Produce their values to their source topics.
+    /// Produce their values to their source topics; with `source.otlp`, append them to a log of the queue volume.
     Replay {
         /// Only print what would be done.
         dry_run: bool,
@@ -72,11 +73,18 @@ pub struct Selection {
 /// Why the command did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Without Kafka there is nothing to read.
-    #[error(
-        "source.otlp has no Kafka that letters could be replayed to; dead-letter list and show read them"
-    )]
-    NoKafka,
+    /// There is no source.
+    #[error("source has neither kafka nor otlp")]
+    NoSource,
+    /// The queue volume cannot be claimed.
+    #[error("letters of source.otlp are replayed while no gateway uses the volume: {0}; nothing was changed")]
+    Claim(sluice_spool::Error),
+    /// Its logs cannot be opened.
+    #[error("{0:#}")]
+    Open(anyhow::Error),
+    /// A letter cannot be appended to a log.
+    #[error("cannot append to a log of the queue volume: {0}; letters that are listed were replayed")]
+    Append(LogError),
     /// Letters on the queue volume cannot be read.
     #[error(transparent)]
     Volume(#[from] ReadOnlyError),
@@ -143,13 +151,19 @@ pub fn run(
     let mut list = list::List { json };
     let mut show = show::Show { json };
     let mut replay;
+    let mut replay_to_log;
     let letters: &mut dyn Use = match action {
         Action::List => &mut list,
         Action::Show => &mut show,
         Action::Replay { dry_run } => {
-            replay =
-                replay::Replay::new(kafka.ok_or(Error::NoKafka)?, dry_run, json).map_err(Error::Replay)?;
-            &mut replay
+            if let Some(kafka) = kafka {
+                replay = replay::Replay::new(kafka, dry_run, json).map_err(Error::Replay)?;
+                &mut replay
+            } else {
+                let otlp = config.source.otlp.as_ref().ok_or(Error::NoSource)?;
+                replay_to_log = replay_to_log::ReplayToLog::new(config, otlp, dry_run, json)?;
+                &mut replay_to_log
+            }
         }
     };
     let mut reading = Reading::new(selection, progress);
@@ -432,7 +446,7 @@ mod tests {
         let one = Selection { offset: Some(4), ..all };
         assert!(listed(&one, Action::Show).unwrap().0.contains("no such type"));
         let replay = listed(&one, Action::Replay { dry_run: true }).unwrap_err();
-        assert!(matches!(replay, Error::NoKafka), "{replay}");
+        assert!(matches!(replay, Error::NotReplayed(1)), "its value is no span: {replay}");
         std::fs::remove_dir_all(&path).unwrap();
     }
 

@@ -298,7 +298,7 @@ fn answer(append: Append, result: Result<(), Unstored>) {
 }
 
 /// Now, in ms since 1970.
-pub(super) fn now_ms() -> u64 {
+pub fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

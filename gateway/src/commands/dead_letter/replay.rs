@@ -114,16 +114,20 @@ fn span(format: Format, message: &[u8], row: u64) -> Option<Vec<u8>> {
     }
 }
 
+/// The output about a letter that is replayed, or not, and the offset of the new message.
+pub(super) fn line(letter: &Found, (outcome, offset): (String, Option<i64>), json: bool) -> String {
+    if json {
+        json!({"letter": letter.place(), "about": letter.about(), "outcome": outcome, "offset": offset})
+            .to_string()
+    } else {
+        format!("{}  {outcome}", letter.about())
+    }
+}
+
 impl Use for Replay {
     fn letter(&mut self, letter: &Found, out: &mut dyn Write) -> Result<(), Error> {
-        let (outcome, offset) = self.replay(letter)?;
-        let line = if self.json {
-            json!({"letter": letter.place(), "about": letter.about(), "outcome": outcome, "offset": offset})
-                .to_string()
-        } else {
-            format!("{}  {outcome}", letter.about())
-        };
-        writeln!(out, "{line}").map_err(Error::Write)
+        let outcome = self.replay(letter)?;
+        writeln!(out, "{}", line(letter, outcome, self.json)).map_err(Error::Write)
     }
 
     fn end(&mut self, _: &mut dyn Write) -> Result<(), Error> {
