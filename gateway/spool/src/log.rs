@@ -25,6 +25,7 @@
 mod cursor;
 mod offsets;
 mod opening;
+mod sealed;
 pub mod table;
 mod view;
 mod volume_id;

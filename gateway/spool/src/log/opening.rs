@@ -1,12 +1,12 @@
 //! Opening a log: its segments as the queue opens its own, its committed offset, and which offsets are missing.
 //!
-//! Segments are read one after another, so that memory does not grow with their number. Only headers and tables of messages are read of
-//! segments that were sealed; a reader compares each message with its checksum.
+//! Segments are read one after another, so that memory does not grow with their number. Of most sealed segments only the beginning is read
+//! ([`super::sealed`]), and of others headers and tables of messages; a reader compares each message with its checksum.
 //!
 //! | found | classified as | consequence |
 //! | --- | --- | --- |
 //! | bad records at the end of the newest segment, which no sync has covered as far as is known, also from the committed offset | torn | cut off, and reported |
-//! | other bad records | damage | the file is set aside, and read as far as it can be; the offsets are reported as lost |
+//! | other bad records, in segments whose records are read now | damage | the file is set aside, and read as far as it can be; the offsets are reported as lost |
 //! | no commit can be read, and there was one | damage | reported; the log begins at its oldest message |
 //! | a commit can be read, and a later one may have been stored | doubt | reported; the caller decides what may be doubled |
 
@@ -17,6 +17,7 @@ use crate::{
     log::{
         LostMessages, RECORD_MESSAGES_MAX,
         offsets::{FoundOffsets, Offsets, OffsetsError, OffsetsFound, Owner},
+        sealed::{self, Passed},
         view::{LogView, SegmentPlace},
         writer::{Log, Stored},
     },
@@ -138,7 +139,12 @@ impl<F: Files> Log<F> {
             kept_bytes: 0,
             estimated: None,
         };
+        let passed = sealed::passed(&files, options.identity, &found)?;
         for (&sequence, &kind) in &found {
+            if let Some(passed) = passed.get(&sequence) {
+                walk.pass(sequence, *passed);
+                continue;
+            }
             let durable = Durable { from: walk.next, to: end };
             let place = Found { sequence, kind, newest: sequence == last, durable };
             // Names of partitions are the same in all records.
@@ -213,7 +219,9 @@ impl<F: Files> LogView<F> {
 
 impl Walk {
     fn take<F: Files>(&mut self, files: &F, segment: &mut Segment<F::File>) -> Result<(), Fatal> {
-        let first_of_segment = self.begin(&segment.entries);
+        let is_whole = segment.entries.first().is_some_and(|entry| offsets_of(entry).is_some());
+        let readable = segment.entries.iter().find_map(offsets_of).map(|(first, _)| first);
+        let first_of_segment = self.begin(is_whole, readable);
         let torn = segment.torn.clone();
         let (mut missing, mut has_torn) = (0_usize, false);
         for (ordinal, entry) in (0..).zip(&segment.entries) {
@@ -243,10 +251,16 @@ impl Walk {
         self.put(files, segment, first_of_segment)
     }
 
-    /// Comes to a segment, and returns the first offset that it may have. It also says how far the one before goes, if that is not known.
-    fn begin(&mut self, entries: &[Entry]) -> i64 {
-        let is_whole = entries.first().is_some_and(|entry| offsets_of(entry).is_some());
-        let readable = entries.iter().find_map(offsets_of).map(|(first, _)| first);
+    /// Passes a segment whose records are not read now.
+    fn pass(&mut self, sequence: u64, Passed { first, next, bytes }: Passed) {
+        let first = self.begin(true, Some(first));
+        self.next = self.next.max(next);
+        self.segments.insert(sequence, Stored { first, next, bytes, is_damaged: false });
+    }
+
+    /// Comes to a segment with this first offset, and returns the first one that it may have. It also says how far the segment before goes, if that is
+    /// not known. `is_whole` says that the offset is that of its first record, and `None` that no record can be read.
+    fn begin(&mut self, is_whole: bool, readable: Option<i64>) -> i64 {
         if let (Some((sequence, known)), Some(first)) = (self.estimated.take(), readable) {
             let next = first.max(known).min(self.next);
             self.next = next;

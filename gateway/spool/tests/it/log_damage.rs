@@ -21,7 +21,8 @@ fn written() -> (ModelDisk, NaiveLog) {
     (disk, naive)
 }
 
-const RECORD_BYTES: usize = RECORD_HEADER_BYTES + 16 + 200;
+/// Bytes of a record with two messages of 100 bytes.
+pub const RECORD_BYTES: usize = RECORD_HEADER_BYTES + 16 + 200;
 
 fn file(disk: &ModelDisk) -> String {
     disk.file_names().into_iter().find(|name| name.starts_with("segment-")).unwrap()
@@ -32,14 +33,14 @@ fn flip(disk: &ModelDisk, at: usize) {
     flip_in(disk, &file(disk), at);
 }
 
-fn flip_in(disk: &ModelDisk, name: &str, at: usize) {
+pub fn flip_in(disk: &ModelDisk, name: &str, at: usize) {
     let mut content = disk.content(name);
     content[usize::try_from(RECORDS_AT).unwrap() + at] ^= 1;
     disk.put(name, &content);
 }
 
 /// What is read from an offset on.
-fn read(opened: &Opened, naive: &NaiveLog, from: i64) -> (Vec<i64>, Vec<LostMessages>) {
+pub fn read(opened: &Opened, naive: &NaiveLog, from: i64) -> (Vec<i64>, Vec<LostMessages>) {
     let (mut offsets, mut lost) = (Vec::new(), Vec::new());
     let mut cursor = opened.log.view().read_from(from);
     loop {

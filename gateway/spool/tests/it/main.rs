@@ -9,6 +9,7 @@ mod failures;
 mod log_crash;
 mod log_damage;
 mod log_model;
+mod log_sealed;
 mod model_disk;
 mod naive;
 mod random;
