@@ -116,10 +116,18 @@ impl Keeper {
     /// Reads one message again; `None` if the log no longer has it.
     pub fn message(&self, id: &PartitionId, offset: i64) -> Result<Option<OwnedMessage>, Fatal> {
         let Some(log) = self.log(id) else { return Ok(None) };
-        Ok(match log.view.read_from(offset).read()? {
-            Read::Message(message) if message.offset == offset => Some(owned(id, message)),
-            _ => None,
-        })
+        match log.view.read_from(offset).read() {
+            Ok(Read::Message(message)) if message.offset == offset => Ok(Some(owned(id, message))),
+            Ok(_) => Ok(None),
+            Err(fatal) if fatal.is_read => Err(fatal),
+            Err(fatal) => {
+                // The process ends. The message is not said to be gone meanwhile.
+                let source = std::io::Error::other(fatal.to_string());
+                let again = Fatal { action: "use", file: fatal.file.clone(), source, is_read: false };
+                (self.on_fatal)(fatal);
+                Err(again)
+            }
+        }
     }
 
     /// Messages that can be read and are not committed.

@@ -100,8 +100,11 @@ where
         loop {
             let read = self.cursor.read();
             self.deps.polled.store(self.cursor.position(), Ordering::Release);
-            if read.is_ok() && self.deps.numbers.unreadable.remove(self.id.partition) {
-                tracing::info!(log = %self.id, "the log on the queue volume can be read again");
+            if read.is_ok() {
+                self.failed = None;
+                if self.deps.numbers.unreadable.remove(self.id.partition) {
+                    tracing::info!(log = %self.id, "the log on the queue volume can be read again");
+                }
             }
             match read {
                 Ok(Read::Message(message)) => {
