@@ -27,7 +27,7 @@ use crate::ground::{
 };
 use sluice_crds::{DrainOutcome, DrainState, DrainStatus, OnTimeout};
 use std::{collections::BTreeMap, ops::Range};
-use words::named;
+use words::{gone, named};
 
 /// A gateway that has not answered for so many seconds after a drain began is named. Chosen: several times the operator's look at a drain,
 /// so that the reason does not change while the first answers come.
@@ -92,6 +92,8 @@ pub struct Seen {
     pub away: Vec<u32>,
     /// Answers to [`request`].
     pub answers: BTreeMap<u32, Answer>,
+    /// With `source.otlp`, gateways that do not run, with the claims of their volumes: only these gateways insert what may be there.
+    pub stopped: BTreeMap<u32, String>,
 }
 
 /// What the operator does now, and what it writes into the status.
@@ -128,7 +130,8 @@ pub fn step(now: Moment, terms: Terms, written: Option<&DrainStatus>, seen: &See
 
 fn begin(now: Moment, seen: &Seen) -> Step {
     let leaving = seen.wanted..seen.current;
-    if !seen.running.iter().chain(&seen.away).any(|ordinal| leaving.contains(ordinal)) {
+    let mut waited_for = seen.running.iter().chain(&seen.away).chain(seen.stopped.keys());
+    if !waited_for.any(|ordinal| leaving.contains(ordinal)) {
         return Step { replicas: seen.wanted, next: None };
     }
     let drain = DrainStatus {
@@ -175,7 +178,8 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     let late = since_seconds >= f64::from(terms.timeout_seconds);
     let (leaving, held) = (drain.target..drain.from, held(drain, seen));
     // A gateway that did not run during the whole timeout never got the request, whether or not the group still counts it.
-    let none_runs = held.iter().all(|(_, answer)| *answer == Answer::Away);
+    let none_runs =
+        held.iter().all(|(ordinal, answer)| *answer == Answer::Away && !seen.stopped.contains_key(ordinal));
     // With `Job` their volumes stay, and Jobs drain them.
     let goes_all_the_same =
         late && (none_runs || matches!(terms.on_timeout, OnTimeout::Force | OnTimeout::Job));
@@ -185,13 +189,16 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
         return Step { replicas: drain.target, next: Some(DrainStatus { reason, outcome, ..drain.clone() }) };
     }
     if late {
-        let reason = format!("not empty after {} s: {}", terms.timeout_seconds, named(&held));
+        let reason = format!("not empty after {} s: {}", terms.timeout_seconds, named(&held, seen));
         return stay(changed(drain, DrainState::Waiting, now, reason));
     }
     let mut reason = format!("{} of {} are empty", leaving.len() - held.len(), leaving.len());
-    let silent: Vec<_> = held.into_iter().filter(|(_, answer)| *answer == Answer::Silent).collect();
-    if since_seconds >= f64::from(SILENT_SECONDS) && !silent.is_empty() {
-        reason = format!("{reason}: {}", named(&silent));
+    // A person may have to act for these.
+    let is_named =
+        |(ordinal, answer): &(u32, Answer)| *answer == Answer::Silent || seen.stopped.contains_key(ordinal);
+    let late_ones: Vec<_> = held.into_iter().filter(is_named).collect();
+    if since_seconds >= f64::from(SILENT_SECONDS) && !late_ones.is_empty() {
+        reason = format!("{reason}: {}", named(&late_ones, seen));
     }
     stay(DrainStatus { reason, outcome: None, ..drain.clone() })
 }
@@ -209,8 +216,8 @@ fn resuming(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     let is_late = drain.state == DrainState::Resuming && since >= f64::from(terms.timeout_seconds);
     // Only if none of the drained gateways is to stay: one that does not answer would stay drained.
     if is_late && seen.wanted <= drain.target && seen.wanted < seen.current {
-        let reason =
-            format!("asked again to drain; not back after {} s: {}", terms.timeout_seconds, named(&held));
+        let silent = named(&held, seen);
+        let reason = format!("asked again to drain; not back after {} s: {silent}", terms.timeout_seconds);
         let again = changed(drain, DrainState::Draining, now, reason);
         let from = seen.current.max(drain.from);
         return Step { replicas, next: Some(DrainStatus { target: seen.wanted, from, ..again }) };
@@ -226,11 +233,15 @@ fn waiting(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step 
     Step { replicas: seen.current, next: Some(drain.clone()) }
 }
 
-/// Gateways that have not carried out the request, with their answers.
+/// Gateways that have not carried out the request, with their answers. One that does not run, and whose volume only it can empty, has not
+/// drained.
 fn held(drain: &DrainStatus, seen: &Seen) -> Vec<(u32, Answer)> {
     let asked = (drain.target..drain.from)
         .map(|ordinal| (ordinal, seen.answers.get(&ordinal).copied().unwrap_or(Answer::Silent)));
-    asked.filter(|(_, answer)| !answer.lets_go()).collect()
+    let is_stopped = |ordinal: &u32, answer: Answer| {
+        drain.state == DrainState::Draining && answer == Answer::Gone && seen.stopped.contains_key(ordinal)
+    };
+    asked.filter(|(ordinal, answer)| !answer.lets_go() || is_stopped(ordinal, *answer)).collect()
 }
 
 fn changed(drain: &DrainStatus, state: DrainState, now: Moment, reason: String) -> DrainStatus {
@@ -254,22 +265,6 @@ fn outcome(held: &[(u32, Answer)], seen: &Seen, mut leaving: Range<u32>) -> Drai
     }
 }
 
-fn gone(held: &[(u32, Answer)], seen: &Seen, leaving: Range<u32>, on_timeout: OnTimeout) -> String {
-    if !held.is_empty() && on_timeout == OnTimeout::Job {
-        return format!("removed before they were empty, and their volumes stay: {}", named(held));
-    }
-    if !held.is_empty() {
-        return format!("removed before they were empty: {}", named(held));
-    }
-    let unknown = leaving.filter(|ordinal| seen.answers.get(ordinal) == Some(&Answer::Unknown)).count();
-    if unknown > 0 {
-        let unknown = plural(unknown, "gateway");
-        format!("{unknown} of an older version cannot drain: what is held is inserted when the pods end")
-    } else {
-        "all are empty".to_owned()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,6 +278,7 @@ mod tests {
             running: (0..current).collect(),
             away: Vec::new(),
             answers: answers.iter().copied().collect(),
+            stopped: BTreeMap::new(),
         }
     }
 

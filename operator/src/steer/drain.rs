@@ -9,11 +9,11 @@ use crate::{
     world::{World, clock, memory::Key, status},
 };
 use k8s_openapi::jiff::Timestamp;
-use sluice_crds::{DrainStatus, TracePipeline};
+use sluice_crds::{DrainStatus, OnTimeout, TracePipeline};
 use sluice_plan::{
     WorkloadSeen,
     drain::{
-        Answer, Request, Seen, Step, empty,
+        Answer, Request, Seen, Step, Terms, empty,
         lifecycle::terms,
         membership::{has_just_started, is_within_session, may_last},
         request, step,
@@ -55,8 +55,21 @@ pub async fn drain_step(
     }
     let running = facts.gateways.iter().map(|gateway| gateway.ordinal).collect();
     let empty = empty(written, &answers);
-    let seen = Seen { current: workload.wanted, wanted, running, away, answers };
+    let stopped = stopped(pipeline, terms, facts);
+    let seen = Seen { current: workload.wanted, wanted, running, away, answers, stopped };
     (step(moment, terms, written, &seen), empty)
+}
+
+/// Gateways that do not run, and whose volumes only they can empty. A claim that never had a volume holds nothing; one that was deleted was
+/// given up by a person. At rest, and when the pipeline is deleted, volumes stay in any case.
+fn stopped(pipeline: &TracePipeline, terms: Terms, facts: &Facts) -> BTreeMap<u32, String> {
+    if pipeline.spec.source.otlp.is_none() || terms.on_timeout != OnTimeout::Abort {
+        return BTreeMap::new();
+    }
+    let runs = |ordinal| facts.gateways.iter().any(|gateway| gateway.ordinal == ordinal);
+    let claims = facts.observed.volumes.claims.iter();
+    let kept = claims.filter(|claim| claim.is_bound && !claim.is_deleted && !runs(claim.ordinal));
+    kept.map(|claim| (claim.ordinal, claim.name.clone())).collect()
 }
 
 /// Gateways whose pods exist, do not run, and may still be members of the group.

@@ -1,18 +1,29 @@
 //! Texts about gateways that drain.
 
-use super::Answer;
+use super::{Answer, Seen};
 use crate::{ground::words::plural, names::CONTROL_PORT};
+use sluice_crds::OnTimeout;
+use std::ops::Range;
 
 /// Gateways that a reason names; it counts the others.
 const NAMED_MAX: usize = 3;
 
-/// What gateways that have not carried out a request hold, or why that is not known.
-pub(super) fn named(held: &[(u32, Answer)]) -> String {
-    let words = held.iter().take(NAMED_MAX).map(|(ordinal, answer)| match answer {
-        Answer::Holds { blocks } => format!("gateway {ordinal} holds {}", in_words(*blocks)),
-        Answer::Away => {
+/// What gateways that are not empty hold, or why that is not known.
+pub(super) fn named(held: &[(u32, Answer)], seen: &Seen) -> String {
+    let words = held.iter().take(NAMED_MAX).map(|(ordinal, answer)| match (answer, seen.stopped.get(ordinal)) {
+        (Answer::Gone | Answer::Away, Some(claim)) => format!(
+            "gateway {ordinal} does not run, and only it can insert the requests that may be on its volume {claim}: see why its pod does not \
+             run, or give them up with kubectl delete pvc {claim} --wait=false"
+        ),
+        (Answer::Holds { blocks }, _) => format!("gateway {ordinal} holds {}", in_words(*blocks)),
+        (Answer::Away, None) => {
             format!("gateway {ordinal}, which ended, has not said that it is empty")
         }
+        (Answer::Gone, None) => format!("gateway {ordinal} does not run, and has not said that it is empty"),
+        (Answer::Damaged, _) => format!(
+            "gateway {ordinal} has nothing to insert, and its volume stays: it is damaged, has dead letters, or the gateway is too old to \
+             say whether"
+        ),
         _ => format!("gateway {ordinal} does not answer the operator on port {CONTROL_PORT}"),
     });
     let mut words: Vec<String> = words.collect();
@@ -20,6 +31,33 @@ pub(super) fn named(held: &[(u32, Answer)]) -> String {
         words.push(format!("and {} more", held.len() - NAMED_MAX));
     }
     words.join(", ")
+}
+
+/// How gateways are removed: `held` are those that were not empty.
+pub(super) fn gone(
+    held: &[(u32, Answer)],
+    seen: &Seen,
+    leaving: Range<u32>,
+    on_timeout: OnTimeout,
+) -> String {
+    if !held.is_empty() {
+        let kept = if on_timeout == OnTimeout::Job { ", and their volumes stay" } else { "" };
+        return format!("removed before they were empty{kept}: {}", named(held, seen));
+    }
+    let answers: Vec<(u32, Answer)> =
+        leaving.filter_map(|ordinal| Some((ordinal, *seen.answers.get(&ordinal)?))).collect();
+    let unknown = answers.iter().filter(|(_, answer)| *answer == Answer::Unknown).count();
+    if unknown > 0 {
+        let unknown = plural(unknown, "gateway");
+        return format!(
+            "{unknown} of an older version cannot drain: what is held is inserted when the pods end"
+        );
+    }
+    let others: Vec<_> = answers.iter().copied().filter(|(_, answer)| *answer != Answer::Done).collect();
+    if others.is_empty() {
+        return "all are empty".to_owned();
+    }
+    format!("{} of {} are empty: {}", answers.len() - others.len(), answers.len(), named(&others, seen))
 }
 
 /// A number of blocks, by its first digit: gateways answer every few seconds, and each changed text is a write of the status.

@@ -2,7 +2,7 @@
 //! writes, gateways that do not answer, and people who want another number meanwhile.
 
 use proptest::prelude::*;
-use sluice_crds::{DrainStatus, OnTimeout};
+use sluice_crds::{DrainState, DrainStatus, OnTimeout};
 use sluice_plan::{
     Moment,
     drain::{Answer, Request, Seen, Step, Terms, request, step},
@@ -99,8 +99,9 @@ impl World {
     fn look(&mut self, asks: u8, writes_replicas: bool, writes_status: bool) {
         let all = 0..u32::try_from(self.pods.len()).unwrap();
         let (away, running) = all.partition(|ordinal| self.pods[*ordinal as usize].reach == Reach::Away);
-        let mut seen =
-            Seen { current: self.replicas, wanted: self.wanted, running, away, answers: [].into() };
+        let (current, wanted) = (self.replicas, self.wanted);
+        let (answers, stopped) = ([].into(), [].into());
+        let mut seen = Seen { current, wanted, running, away, answers, stopped };
         if let Some((asked, ordinals)) = request(self.written.as_ref()) {
             let reached = ordinals.filter(|ordinal| asks >> ordinal & 1 == 1);
             seen.answers = reached.map(|ordinal| (ordinal, self.answer(ordinal, asked))).collect();
@@ -167,6 +168,77 @@ impl World {
         if let Some(pod) = self.pods.get_mut(ordinal as usize) {
             change(pod);
         }
+    }
+}
+
+/// What four gateways, of which two are to leave, come to with these answers, so many seconds after they were asked. The claim is of the last one,
+/// which does not run.
+fn leaving(seconds: u64, claim: Option<&str>, answers: [Answer; 2]) -> Step {
+    let terms = Terms { timeout_seconds: TIMEOUT_SECONDS, on_timeout: OnTimeout::Abort };
+    let asked = Seen {
+        current: 4,
+        wanted: 2,
+        running: vec![0, 1],
+        away: Vec::new(),
+        answers: [(2, answers[0]), (3, answers[1])].into(),
+        stopped: claim.map(|claim| (3, claim.to_owned())).into_iter().collect(),
+    };
+    let begun = step(Moment(0), terms, None, &Seen { running: vec![0, 1, 2], ..asked.clone() });
+    step(Moment(seconds * 1_000), terms, begun.next.as_ref(), &asked)
+}
+
+fn said(step: &Step) -> &str {
+    &step.next.as_ref().unwrap().reason
+}
+
+#[test]
+fn a_gateway_that_does_not_run_stays_while_only_it_can_empty_its_volume() {
+    let answers = [Answer::Done, Answer::Gone];
+    let words = "gateway 3 does not run, and only it can insert the requests that may be on its volume queue-a-3: see why its pod does \
+                 not run, or give them up with kubectl delete pvc queue-a-3 --wait=false";
+    for seconds in [30, 99] {
+        let waits = leaving(seconds, Some("queue-a-3"), answers);
+        assert_eq!((waits.replicas, said(&waits)), (4, format!("1 of 2 are empty: {words}").as_str()));
+    }
+    let late = leaving(100, Some("queue-a-3"), answers);
+    assert_eq!((late.replicas, said(&late)), (4, format!("not empty after 100 s: {words}").as_str()));
+    assert_eq!(late.next.as_ref().unwrap().state, DrainState::Waiting);
+    // The pod of another kind of pipeline, or one that a person has given up.
+    assert_eq!(leaving(30, None, answers).replicas, 2);
+    // It alone leaves.
+    let alone = Seen {
+        current: 4,
+        wanted: 3,
+        running: vec![0, 1, 2],
+        away: Vec::new(),
+        answers: [].into(),
+        stopped: [(3, "queue-a-3".to_owned())].into(),
+    };
+    let terms = Terms { timeout_seconds: TIMEOUT_SECONDS, on_timeout: OnTimeout::Abort };
+    let begun = step(Moment(0), terms, None, &alone);
+    assert_eq!((begun.replicas, request(begun.next.as_ref())), (4, Some((Request::Drain, 3..4))));
+    // The others take part again after the timeout, whether or not it runs.
+    let back = Seen { answers: [(3, Answer::Gone)].into(), ..alone };
+    let waiting = DrainStatus { state: DrainState::Waiting, ..begun.next.unwrap() };
+    assert_eq!(step(Moment(100_000), terms, Some(&waiting), &back), Step { replicas: 4, next: None });
+}
+
+#[test]
+fn the_reason_says_of_which_gateways_it_is_not_known_that_they_are_empty() {
+    for (answers, expected) in [
+        ([Answer::Done, Answer::Done], "all are empty"),
+        (
+            [Answer::Done, Answer::Damaged],
+            "1 of 2 are empty: gateway 3 has nothing to insert, and its volume stays: it is damaged, has dead letters, or the gateway is \
+             too old to say whether",
+        ),
+        (
+            [Answer::Gone, Answer::Done],
+            "1 of 2 are empty: gateway 2 does not run, and has not said that it is empty",
+        ),
+    ] {
+        let gone = leaving(30, None, answers);
+        assert_eq!((gone.replicas, said(&gone)), (2, expected));
     }
 }
 
