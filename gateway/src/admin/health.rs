@@ -246,6 +246,7 @@ impl Status {
         metrics.log_bytes.set(count(numbers.log_bytes.load(Ordering::Relaxed)));
         metrics.log_bytes_max.set(count(numbers.log_bytes_max.load(Ordering::Relaxed)));
         metrics.letter_bytes.set(count(numbers.letter_bytes.load(Ordering::Relaxed)));
+        metrics.damaged.set(i64::from(numbers.is_damaged.load(Ordering::Relaxed)));
         if self.consumer.get().is_none() {
             self.metrics.partition_still.reset();
         }

@@ -92,7 +92,7 @@ pub enum Command {
     Plan(PlanArgs),
     /// Show the lag of each partition, as the gateways report it now
     Lag(Named),
-    /// Show the blocks on the queue volume of each gateway
+    /// Show the blocks, or with source.otlp the logs and dead letters, on the queue volume of each gateway
     Spool(Named),
     /// Make a gateway leave the consumer group and insert everything it holds; --resume makes it join again
     Drain(DrainArgs),

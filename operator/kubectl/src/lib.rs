@@ -14,6 +14,7 @@ mod exchange;
 pub mod exit_codes;
 mod kubeconfig;
 mod lag;
+mod log_volumes;
 pub mod plan;
 mod request_error;
 mod spool;
@@ -72,9 +73,17 @@ pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, E
         }
         Command::Spool(named) => {
             let pipeline = cluster.pipeline(&named.name).await?;
-            let spools = spool::Spools::of(&cluster.metrics(&pipeline).await?);
-            terminal.answer(named.json, &spools, &spools.to_string())?;
-            Ok(if spools.is_whole() { EXIT_WELL } else { EXIT_NOT_WELL })
+            let said = cluster.metrics(&pipeline).await?;
+            let is_whole = if pipeline.spec.source.otlp.is_some() {
+                let volumes = log_volumes::LogVolumes::of(&said);
+                terminal.answer(named.json, &volumes, &volumes.to_string())?;
+                volumes.is_whole()
+            } else {
+                let spools = spool::Spools::of(&said);
+                terminal.answer(named.json, &spools, &spools.to_string())?;
+                spools.is_whole()
+            };
+            Ok(if is_whole { EXIT_WELL } else { EXIT_NOT_WELL })
         }
         Command::Drain(asked) => drain::run(&cluster, asked, terminal).await,
         Command::Audit(asked) => audit::run(&cluster, asked, terminal).await,

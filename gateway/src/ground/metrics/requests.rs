@@ -61,6 +61,8 @@ pub struct RequestMetrics {
     pub log_bytes_max: IntGauge,
     /// Bytes of the files of dead letters.
     pub letter_bytes: IntGauge,
+    /// 1 while the volume has files of logs or dead letters that cannot be read as a whole.
+    pub damaged: IntGauge,
     /// What the OTLP server counts.
     pub server: ServerMetrics,
 }
@@ -98,6 +100,10 @@ impl RequestMetrics {
             log_bytes_max: make.gauge("log_bytes_max", "Maximum bytes of these files; 0 with source.kafka."),
             letter_bytes: make
                 .gauge("dead_letter_log_bytes", "Bytes of the files of dead letters on the queue volume."),
+            damaged: make.gauge(
+                "log_damaged",
+                "1 while files of logs or dead letters on the queue volume are damaged; they stay there.",
+            ),
             server: ServerMetrics::new(make),
         }
     }
