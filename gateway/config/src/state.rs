@@ -115,6 +115,9 @@ pub struct GatewaySample {
     pub messages_lost: Option<u64>,
     /// Dead letters that Kafka refuses. Default 0.
     pub dead_letters_refused: u64,
+    /// OTLP requests that the gateway refused because it had no memory or thread, no room on its volume, or too slow a disk. A request that
+    /// its client sends again counts again. Default 0.
+    pub requests_refused: u64,
     /// Rows that ClickHouse has acknowledged. Default 0.
     pub rows_inserted: u64,
     /// Rows that ClickHouse refuses and that are in the dead-letter topic. Default 0.

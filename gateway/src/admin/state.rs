@@ -175,7 +175,10 @@ fn count(number: i64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{blocks::buffers::Pool, ground::metrics::reference};
+    use crate::{
+        blocks::buffers::Pool,
+        ground::metrics::{RequestRefusal, reference},
+    };
     use sluice_gateway_config::{DeliveryState, Readiness, Remaining, ServiceVolumes};
     use sluice_kafka::{
         OpenTransaction,
@@ -256,6 +259,11 @@ mod tests {
         metrics.dead_letters.with_label_values(&["row_refused"]).inc_by(6);
         metrics.rows_inserted.inc_by(90);
         metrics.blocks_inserted.inc_by(7);
+        for refusal in [RequestRefusal::Full, RequestRefusal::Slow, RequestRefusal::Busy] {
+            metrics.requests.refuse(refusal);
+        }
+        metrics.requests.refuse(RequestRefusal::Draining);
+        metrics.requests.refuse(RequestRefusal::Malformed);
         metrics.sink_behind.set(1);
         metrics.guarantee.promise(None);
         let said = status.to_state().sample;
@@ -280,6 +288,7 @@ mod tests {
             message_rejected_at: said.message_rejected_at,
             messages_lost: Some(0),
             dead_letters_refused: 3,
+            requests_refused: 3,
             rows_inserted: 90,
             rows_refused: 6,
             rows_in_flight: 0,

@@ -12,6 +12,7 @@
 
 mod capacity;
 mod cause;
+mod figures;
 mod gate;
 mod idle;
 mod limit;
@@ -26,6 +27,7 @@ mod rescale;
 mod sample;
 mod state;
 mod steps;
+mod stuck_logs;
 mod stuck_partitions;
 mod target;
 mod trial;
@@ -38,6 +40,7 @@ pub use crate::pipeline::{
     schedule::{Schedule, Zone},
 };
 pub use cause::Cause;
+pub use figures::Figures;
 pub use gate::Hold;
 pub use idle::{Quiet, Rest};
 pub use limit::Limit;
@@ -65,37 +68,6 @@ const PRESSURE_SECONDS: f64 = 120.0;
 pub(crate) const KILL_SECONDS: f64 = 600.0;
 /// After messages were lost, or a topic was recreated, lag does not count for so many seconds.
 const LOST_SECONDS: f64 = 600.0;
-
-/// What the decision saw, for status and metrics.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Figures {
-    /// Messages a second that arrive.
-    pub arrival_rate: f64,
-    /// Messages that wait.
-    pub lag_messages: f64,
-    /// The same in seconds of arrivals.
-    pub lag_seconds: f64,
-    /// Messages a second of one gateway.
-    pub capacity: Option<f64>,
-    /// Share of the workers' time that is waiting for `ClickHouse`, in the last interval.
-    pub sink_wait: f64,
-    /// Share of the gateways whose sealed blocks wait for `ClickHouse`.
-    pub sink_behind: f64,
-    /// Rows that gateways have read and that are not settled.
-    pub rows_in_flight: u64,
-    /// Whether gateways that were added lately read no more than fewer did.
-    pub in_vain: bool,
-    /// Whether inserts fail time and again.
-    pub inserts_fail: bool,
-    /// Partitions that stand still, and where.
-    pub stuck: Vec<String>,
-    /// Messages that retention took before they were read.
-    pub lost_messages: u64,
-    /// The memory limit of a gateway, MiB, that would leave room for what is used now; `None` before a limit is known.
-    pub memory_limit_mib: Option<u64>,
-    /// Steps from the current number on, at most three.
-    pub next_steps: Vec<u32>,
-}
 
 /// What to do, and why.
 #[derive(Debug, Clone, PartialEq)]
@@ -286,6 +258,7 @@ impl Situation<'_> {
             processed: rates.processed,
             lag_seconds: rates.lag_seconds(),
             busy: rates.busy_now,
+            refuses: rates.refuses,
         };
         let before = next.clone();
         let moved = pace::follow(&wish, &mut next);
@@ -396,6 +369,8 @@ impl Situation<'_> {
         } else if workload.ready < workload.desired {
             // The gateways with the highest ordinals would be removed, and they may be the ones that work.
             Some("not all gateways are ready")
+        } else if rates.refuses {
+            Some("gateways refuse requests, and what they refuse is in no rate")
         } else if rates.lag_seconds() > pace::CAUGHT_UP_SECONDS {
             Some("the backlog is not read yet")
         } else if rates.spool_blocks > 0 {
@@ -437,7 +412,7 @@ impl Situation<'_> {
         last.and_then(|last| last.pods.iter().map(|pod| pod.memory_limit_bytes).max()).unwrap_or(0)
     }
 
-    /// Partitions that stand, as `spans/3 at 4711`.
+    /// Partitions that stand, as `spans/3 at 4711`, or gateways whose logs do.
     fn stuck(&self, rates: &Rates) -> Vec<String> {
         let last = self.samples.history.last();
         let position = |place: usize| last.and_then(|last| (*last.partitions.get(place)?)?.read());
@@ -445,7 +420,8 @@ impl Situation<'_> {
             let name = self.samples.partition_name(place);
             position(place).map_or_else(|| name.clone(), |offset| format!("{name} at {offset}"))
         };
-        rates.stuck().into_iter().take(reason::STUCK_NAMED_MAX + 1).map(words).collect()
+        let logs = rates.stuck_logs.iter().map(|log| format!("the logs of gateway {}", log.ordinal));
+        rates.stuck().into_iter().map(words).chain(logs).take(reason::STUCK_NAMED_MAX + 1).collect()
     }
 
     fn is_killed_lately(&self, state: &State) -> bool {
@@ -465,6 +441,7 @@ impl Situation<'_> {
             in_vain: false,
             inserts_fail: rates.inserts_keep_failing,
             stuck: self.stuck(rates),
+            stuck_gateways: rates.stuck_logs.iter().map(|log| log.ordinal).collect(),
             lost_messages: rates.lost,
             memory_limit_mib: target::memory_limit_mib(
                 self.policy,

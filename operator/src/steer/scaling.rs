@@ -76,7 +76,7 @@ fn look_at(
         }
     }
     let decision = memory.decision.clone().filter(|_| decides(mode));
-    ScalingSeen { decision, watched: memory.watched, drain, replica_conflict: None }
+    ScalingSeen { decision, watched: memory.watched.clone(), drain, replica_conflict: None }
 }
 
 /// What one poll brings; `None` while the gateways are being asked.
@@ -236,7 +236,8 @@ fn poll_logs(
     } else {
         Vec::new()
     };
-    let pods = answers.into_iter().map(|(pod, _)| pod).filter(|pod| pod.ordinal < staying).collect();
+    let pods = answers.into_iter().map(|(pod, logs)| PodSample { logs: Some(logs), ..pod });
+    let pods = pods.filter(|pod| pod.ordinal < staying).collect();
     let silent = u32::try_from(silent).unwrap_or(u32::MAX);
     // No group divides anything.
     let sample = Sample { at: look.at, group_stable: true, partitions, pods, silent };

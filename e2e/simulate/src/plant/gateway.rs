@@ -156,6 +156,7 @@ impl Gateway {
             messages: whole(self.messages),
             message_bytes: whole(self.messages * MESSAGE_BYTES),
             insert_failures: self.failures,
+            requests_refused: 0,
             memory_bytes: whole(memory(self.leaked, each)),
             memory_limit_bytes: whole(LIMIT_BYTES),
             // A message is one row here: nothing that is decided depends on how many there are.
@@ -165,6 +166,7 @@ impl Gateway {
             partitions,
             still: Vec::new(),
             partitions_active: PARTITIONS_ACTIVE,
+            logs: None,
         }
     }
 }

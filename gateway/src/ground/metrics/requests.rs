@@ -27,6 +27,14 @@ impl RequestRefusal {
     const ALL: [Self; 6] =
         [Self::Malformed, Self::TooLarge, Self::Busy, Self::Full, Self::Slow, Self::Draining];
 
+    /// Whether the gateway lacks something: another gateway, or this one later, stores the request.
+    const fn is_want(self) -> bool {
+        match self {
+            Self::Busy | Self::Full | Self::Slow => true,
+            Self::Malformed | Self::TooLarge | Self::Draining => false,
+        }
+    }
+
     /// The reason as a metric label.
     pub const fn label(self) -> &'static str {
         match self {
@@ -106,6 +114,12 @@ impl RequestMetrics {
             ),
             server: ServerMetrics::new(make),
         }
+    }
+
+    /// Requests that the gateway would have stored with more memory, room or time.
+    pub fn refused_for_want(&self) -> u64 {
+        let wants = RequestRefusal::ALL.into_iter().filter(|refusal| refusal.is_want());
+        wants.map(|refusal| self.refused.with_label_values(&[refusal.label()]).get()).sum()
     }
 
     /// Counts a request that gets an error.

@@ -17,6 +17,7 @@ impl Metrics {
     pub fn sample(&self) -> GatewaySample {
         let mut sample = GatewaySample {
             dead_letters_refused: sum(&self.dead_letters_refused),
+            requests_refused: self.requests.refused_for_want(),
             rows_inserted: self.rows_inserted.get(),
             rows_refused: self.dead_letters.with_label_values(&[ROW_REFUSED]).get(),
             blocks_inserted: Some(self.blocks_inserted.get()),

@@ -1,7 +1,7 @@
 //! Why there is lag. More gateways help against `ComputeLimited`, a little against `MemoryLimited`, and never against the others.
 
 use super::window::Rates;
-use crate::pipeline::policy::Policy;
+use crate::pipeline::policy::{Load, Policy};
 use serde::{Deserialize, Serialize};
 
 /// Waiting for ClickHouse above this share for a minute, of the workers' time or of the gateways: it is what limits.
@@ -24,7 +24,7 @@ pub enum Cause {
     SinkLimited,
     /// Some partition has more than one gateway can do.
     PartitionSkewed,
-    /// Some partition stands in front of a message.
+    /// Some partition stands in front of a message, or some gateway inserts nothing of its logs.
     PartitionStuck,
     /// The gateways' memory; fewer partitions each take less.
     MemoryLimited,
@@ -63,18 +63,21 @@ pub struct Known {
     pub memory_pressure: bool,
 }
 
-/// The first that applies. A stuck partition is not waiting for ClickHouse, so it comes second.
+/// The first that applies. A stuck partition is not waiting for ClickHouse, so it comes second. Requests go to other gateways than the one whose
+/// log is stuck, and memory limits these all the same.
 pub fn classify(policy: &Policy, rates: &Rates, known: Known) -> Cause {
     let doubtful = rates.sink_now > SINK_DOUBTFUL;
     let waited = rates.sink_minute.is_some_and(|share| share > SINK_LIMITED);
     let behind = rates.behind_minute.is_some_and(|share| share > SINK_LIMITED);
+    let is_stuck = rates.partitions.iter().any(|partition| partition.stuck) || !rates.stuck_logs.is_empty();
+    let is_memory_first = known.memory_pressure && policy.load == Load::Requests;
     if known.in_vain
         || behind
         || rates.inserts_keep_failing
         || (doubtful && (waited || rates.insert_failures))
     {
         Cause::SinkLimited
-    } else if rates.partitions.iter().any(|partition| partition.stuck) {
+    } else if is_stuck && !is_memory_first {
         Cause::PartitionStuck
     } else if known.capacity.is_some_and(|capacity| is_skewed(policy, rates, capacity)) {
         Cause::PartitionSkewed
@@ -95,7 +98,10 @@ fn is_skewed(policy: &Policy, rates: &Rates, capacity: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::window::PartitionRates, *};
+    use super::{
+        super::{stuck_logs::StuckLog, window::PartitionRates},
+        *,
+    };
 
     #[test]
     fn the_first_cause_that_applies_is_named() {
@@ -131,6 +137,14 @@ mod tests {
             (&calm, Known { memory_pressure: true, ..known }, Cause::MemoryLimited),
         ] {
             assert_eq!(classify(&Policy::default(), rates, known), expected, "{rates:?}");
+        }
+        // Requests go to other gateways than the one whose log stands, and memory limits these.
+        let stuck_logs = vec![StuckLog { ordinal: 1, waiting: 9 }];
+        let stands = Rates { stuck_logs, ..calm };
+        let requests = Policy { load: Load::Requests, ..Policy::default() };
+        for (memory_pressure, expected) in [(false, Cause::PartitionStuck), (true, Cause::MemoryLimited)] {
+            let known = Known { memory_pressure, ..known };
+            assert_eq!(classify(&requests, &stands, known), expected);
         }
     }
 }

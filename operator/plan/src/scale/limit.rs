@@ -11,7 +11,7 @@ pub enum Limit {
     SinkLimited,
     /// A partition is too much for any gateway.
     PartitionSkewed,
-    /// A partition stands in front of a message.
+    /// A partition stands in front of a message, or a gateway inserts nothing of its logs.
     PartitionStuck,
     /// No node takes more pods.
     Unschedulable,
@@ -51,7 +51,7 @@ impl Limit {
                 "one partition has more than a gateway can read; spread the messages over the partitions"
             }
             Self::PartitionStuck => {
-                "a partition does not advance, and more gateways would not help; see its gateway's log"
+                "a partition, or what waits on the volume of a gateway, does not advance, and more gateways would not help; see the gateway's log"
             }
             Self::Unschedulable => {
                 "the gateways that were added are unschedulable; free resources or add nodes; the operator retries after 30 minutes"

@@ -5,7 +5,7 @@ use super::{Cause, Decision, History, window::rates};
 use crate::pipeline::policy::Policy;
 
 /// Only the operator's metrics have it, not the status.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Watched {
     /// Messages a second that arrive.
     pub arrival_rate: f64,
@@ -13,6 +13,8 @@ pub struct Watched {
     pub lag_seconds: f64,
     /// Why there is lag, or would be; of a decision that is held, the last one that was known.
     pub cause: Cause,
+    /// Gateways whose logs stand still while others are inserted, by number.
+    pub stuck_gateways: Vec<u32>,
 }
 
 impl Watched {
@@ -21,11 +23,14 @@ impl Watched {
         let cause = decision.cause;
         if let Some(figures) = &decision.figures {
             let (arrival_rate, lag_seconds) = (figures.arrival_rate, figures.lag_seconds);
-            return Some(Self { arrival_rate, lag_seconds, cause });
+            let stuck_gateways = figures.stuck_gateways.clone();
+            return Some(Self { arrival_rate, lag_seconds, cause, stuck_gateways });
         }
         // Kafka does not answer: nothing is known of what waits there.
         history.last().filter(|last| !last.partitions.is_empty())?;
         let rates = rates(policy, history)?;
-        Some(Self { arrival_rate: rates.arrival, lag_seconds: rates.lag_seconds(), cause })
+        let stuck_gateways = rates.stuck_logs.iter().map(|log| log.ordinal).collect();
+        let (arrival_rate, lag_seconds) = (rates.arrival, rates.lag_seconds());
+        Some(Self { arrival_rate, lag_seconds, cause, stuck_gateways })
     }
 }

@@ -52,6 +52,8 @@ pub struct Wish<'a> {
     pub lag_seconds: f64,
     /// Share of the workers' time that is work.
     pub busy: f64,
+    /// Whether gateways refuse requests: what is recommended may be too few then, and no surplus begins before it is over.
+    pub refuses: bool,
 }
 
 /// What is done, and why not more.
@@ -69,7 +71,8 @@ pub struct Move {
 
 /// Follows the recommendation as far as it may.
 pub fn follow(wish: &Wish<'_>, state: &mut State) -> Move {
-    state.see_recommendation(wish.now, wish.recommended, wish.policy.down_after_seconds);
+    let least = if wish.refuses { wish.current } else { 0 };
+    state.see_recommendation(wish.now, wish.recommended.max(least), wish.policy.down_after_seconds);
     let (wanted, held_by) = if wish.recommended > wish.current {
         more(wish, state)
     } else {
@@ -175,6 +178,7 @@ mod tests {
             processed,
             lag_seconds,
             busy,
+            refuses: false,
         }
     }
 
@@ -231,6 +235,18 @@ mod tests {
         assert_eq!(follow(&wish(&policy, 600, 24, 2), &mut state).replicas, 12);
         carried_out(615, 12, &mut state);
         assert_eq!(follow(&wish(&policy, 615, 12, 2), &mut state).replicas, 12, "the window begins anew");
+    }
+
+    #[test]
+    fn a_surplus_begins_when_nothing_is_refused_any_more() {
+        let (policy, mut state) = (Policy::default(), State::default());
+        for second in (0..=1_200).step_by(15) {
+            let refuses = second <= 300;
+            let moved = follow(&Wish { refuses, ..wish(&policy, second, 8, 2) }, &mut state);
+            // The minute in which something was refused last counts as a whole.
+            let expected = if second < 960 { 8 } else { 4 };
+            assert_eq!(moved.replicas, expected, "{second}");
+        }
     }
 
     #[test]

@@ -66,12 +66,15 @@ fn needs(wish: &Wish<'_>, figures: &Figures) -> String {
         wish.policy.utilization * 100.0,
         thousands(capacity)
     );
-    if figures.lag_seconds >= 1.0 {
-        let lag = format!(" and a lag of {} ({:.0} s)", thousands(figures.lag_messages), figures.lag_seconds);
-        words.push_str(&lag);
-    }
-    let need = format!(" need {}", wish.recommended);
-    words.push_str(&need);
+    let lag = format!("{} ({:.0} s)", thousands(figures.lag_messages), figures.lag_seconds);
+    let need = format!("need {}", wish.recommended);
+    let more = match wish.policy.load {
+        _ if figures.lag_seconds < 1.0 => format!(" {need}"),
+        Load::Partitions => format!(" and a lag of {lag} {need}"),
+        // No gateway takes it from another.
+        Load::Requests => format!(" {need}, whatever waits in the logs: {lag}"),
+    };
+    words.push_str(&more);
     words
 }
 

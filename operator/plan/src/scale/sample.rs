@@ -3,6 +3,7 @@
 //! Job: the facts that a scaling decision is made from. Place in the flow: the operator reads them, `window` compares them.
 //! Counters are as the gateways export them and only ever compared; a counter that went back is a pod that began anew.
 
+use super::logs::GatewayLogs;
 use crate::ground::moment::Moment;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -105,6 +106,16 @@ impl History {
         self.0.iter().rev().take_while(is_within)
     }
 
+    /// The same without what these gateways said.
+    pub(super) fn without(&self, ordinals: &[u32]) -> Self {
+        let without = |sample: &Sample| {
+            let mut sample = sample.clone();
+            sample.pods.retain(|pod| !ordinals.contains(&pod.ordinal));
+            sample
+        };
+        Self(self.0.iter().map(without).collect())
+    }
+
     /// Seconds between the oldest and the newest.
     pub(super) fn span_seconds(&self) -> f64 {
         match (self.0.front(), self.0.back()) {
@@ -169,6 +180,8 @@ pub struct PodSample {
     pub message_bytes: u64,
     /// Inserts that failed and say something of the server, not of the rows.
     pub insert_failures: u64,
+    /// OTLP requests that it refused for want of memory, room or time.
+    pub requests_refused: u64,
     /// Resident memory.
     pub memory_bytes: u64,
     /// The memory limit; 0 when it is not known.
@@ -187,6 +200,8 @@ pub struct PodSample {
     pub still: Vec<u32>,
     /// Partitions that it reads at the same time; more take turns. 0 when that is not known.
     pub partitions_active: u32,
+    /// What is in its logs, with `source.otlp`. Only it inserts that.
+    pub logs: Option<GatewayLogs>,
 }
 
 #[cfg(test)]

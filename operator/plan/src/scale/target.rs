@@ -32,18 +32,19 @@ pub struct Demand<'a> {
 
 impl Demand<'_> {
     /// Seconds in which the backlog is to be worked off: sooner when the oldest of it is late already, by the square of how
-    /// late it is, for what adds to a day's worst lag is the time that the worst backlog stays.
+    /// late it is, for what adds to a day's worst lag is the time that the worst backlog stays. The backlog of requests hurries nobody else.
     pub fn catch_up_seconds(&self) -> f64 {
         let whole = self.policy.catch_up_seconds;
-        if !self.hurry {
+        if !self.hurry || self.policy.load == Load::Requests {
             return whole;
         }
         let punctual = whole / self.rates.lag_seconds().max(1.0);
         whole * (punctual * punctual).clamp(self.policy.catch_up_share_min, 1.0)
     }
 
+    /// What waits and more gateways would read. Requests wait in the logs of a gateway, which only this gateway reads.
     fn lag(&self, lag: f64) -> f64 {
-        if self.ignore_lag { 0.0 } else { lag }
+        if self.ignore_lag || self.policy.load == Load::Requests { 0.0 } else { lag }
     }
 
     /// Messages a second that have to be possible.

@@ -8,6 +8,7 @@ use super::{
     capacity::FULL,
     numbers,
     sample::{History, PartitionSample, PodSample, Sample},
+    stuck_logs::{self, StuckLog},
     stuck_partitions,
 };
 use crate::pipeline::policy::{InitialOffset, Policy};
@@ -54,6 +55,8 @@ pub struct PartitionRates {
 pub struct Rates {
     /// By number.
     pub partitions: Vec<PartitionRates>,
+    /// Gateways whose logs stand still while others are inserted. Nothing of them is in the shares of the others, nor in the lag.
+    pub stuck_logs: Vec<StuckLog>,
     /// Gateways that were seen twice.
     pub pods: Vec<PodRates>,
     /// Messages a second that arrive where something advances.
@@ -76,6 +79,8 @@ pub struct Rates {
     pub behind_now: f64,
     /// The least such share in the last minute; `None` before there is one.
     pub behind_minute: Option<f64>,
+    /// Whether gateways refused requests lately, for want of memory, room or time: these are in no rate.
+    pub refuses: bool,
     /// Whether inserts failed in the last interval.
     pub insert_failures: bool,
     /// Whether they did so in the two last ones.
@@ -109,12 +114,16 @@ impl Rates {
 
 /// Compares samples; `None` when there are no two whose offsets only went forward.
 pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
+    let stuck = stuck_partitions::stuck(policy, history);
+    let stuck_logs = stuck_logs::stuck(history);
+    let mut rates = Rates { refuses: refuses(history), ..Rates::default() };
+    let ordinals: Vec<u32> = stuck_logs.iter().map(|log| log.ordinal).collect();
+    let moving = (!ordinals.is_empty()).then(|| history.without(&ordinals));
+    let history = moving.as_ref().unwrap_or(history);
     let last = history.last()?;
     let arrivals = arrivals(history, last)?;
     let minute =
         history.before(SHORT_SECONDS).filter(|before| last.at.seconds_since(before.at) >= SHORT_SECONDS_MIN);
-    let stuck = stuck_partitions::stuck(policy, history);
-    let mut rates = Rates::default();
     for ((seen, arrival), stuck) in last.partitions.iter().zip(arrivals).zip(stuck) {
         let seen = (*seen)?;
         let (waiting, gone) = lag(policy, seen);
@@ -126,6 +135,10 @@ pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
         rates.arrival += partition.arrival;
         rates.lag += partition.lag;
     }
+    for log in &stuck_logs {
+        rates.lag = (rates.lag - numbers::count(log.waiting)).max(0.0);
+    }
+    rates.stuck_logs = stuck_logs;
     let before = history.before(1)?;
     add_pods(&mut rates, before, last);
     let earlier = history.before_that(before);
@@ -154,6 +167,16 @@ fn add_pods(rates: &mut Rates, before: &Sample, last: &Sample) {
     let messages: u64 = both().map(|(before, pod)| pod.messages.saturating_sub(before.messages)).sum();
     let bytes: u64 = both().map(|(before, pod)| pod.message_bytes.saturating_sub(before.message_bytes)).sum();
     rates.message_bytes = (messages > 0).then(|| numbers::count(bytes) / numbers::count(messages));
+}
+
+/// Whether a gateway has refused a request within the longest window. Clients send again after seconds or half a minute.
+fn refuses(history: &History) -> bool {
+    let Some(last) = history.last() else { return false };
+    let has_refused = |old: &PodSample| {
+        let mut now = last.pods.iter().filter(|pod| pod.ordinal == old.ordinal && !began_anew(old, pod));
+        now.any(|pod| pod.requests_refused > old.requests_refused)
+    };
+    history.within(LONG_SECONDS).flat_map(|sample| &sample.pods).any(has_refused)
 }
 
 /// Whether inserts failed between two samples.

@@ -1,6 +1,9 @@
 //! What is said of a pipeline whose gateways accept OTLP themselves: whether one of them does, and where.
 
-use super::verdict::Verdict;
+use super::{
+    progress::{Progress, named},
+    verdict::Verdict,
+};
 use crate::{
     facts::Observed,
     ground::words::{form, plural},
@@ -34,6 +37,22 @@ pub(super) fn reachable(pipeline: &TracePipeline, otlp: &OtlpSource, observed: &
         ),
         None => Verdict::unknown(reason::NOT_PROBED, "no gateway runs that could accept OTLP"),
     }
+}
+
+/// Gateways that insert nothing of what is in their logs, while other gateways insert. Only they can insert it.
+pub(super) fn standing(pipeline: &TracePipeline, observed: &Observed) -> Option<Progress> {
+    let (watched, names) = (observed.scaling.watched.as_ref()?, Names::of(pipeline).ok()?);
+    let pods = watched.stuck_gateways.iter().map(|ordinal| format!("{}-{ordinal}", names.gateway()));
+    let pods = named(pods.collect())?;
+    let why = match &observed.insert_error {
+        Some(error) => format!("; {}", error.words()),
+        None => "; see the logs of the pod".to_owned(),
+    };
+    let message = format!(
+        "{pods}: no request that waits on the volume was inserted for 2 minutes, while other gateways insert, and none of them reads this \
+         volume{why}"
+    );
+    Some(Progress::waiting(reason::SINK_UNAVAILABLE, message))
 }
 
 /// What `Ready` says of gateways that run.

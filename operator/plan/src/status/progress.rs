@@ -79,6 +79,7 @@ impl Progress {
                 .or_else(|| silent::unanswered(pipeline, observed))
                 .or_else(|| readers::missing(pipeline, plan, observed))
                 .or_else(|| volumes::growing(pipeline, plan, observed))
+                .or_else(|| otlp::standing(pipeline, observed))
                 .or_else(|| Self::of_inserts(pipeline, observed))
                 .or_else(|| Self::of_messages(pipeline, observed, now))
                 .or_else(|| edge::not_ready(pipeline, plan, observed))

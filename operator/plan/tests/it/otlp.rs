@@ -6,8 +6,12 @@ use serde_json::{Value, json};
 use sluice_crds::{SecretUse, TracePipeline, TracePipelineStatus};
 use sluice_gateway_config::parse;
 use sluice_plan::{
-    Intent, Observed, Planned, SecretSeen, WorkloadSeen, build, drain_job, group_of, objects, plan,
-    scale::Policy, schema_job_name, status, volumes::Drain,
+    Intent, Observed, Planned, SecretSeen, WorkloadSeen, build, drain_job, group_of, objects,
+    observed::inserts::{InsertError, SinkSeen},
+    plan,
+    scale::{Cause, Policy, Watched},
+    schema_job_name, status,
+    volumes::Drain,
 };
 
 /// The minimal sample with another value at a JSON pointer.
@@ -274,6 +278,24 @@ fn the_status_says_where_gateways_accept_and_has_nothing_of_kafka() {
     assert_eq!((&well.partitions, &well.consumer_group), (&None, &None));
     assert!(well.topics.is_empty() && well.bootstrap_servers.is_empty());
     assert_eq!(well.derived.unwrap().partitions_per_gateway, 1);
+}
+
+#[test]
+fn a_gateway_that_inserts_nothing_of_its_logs_is_named() {
+    let pipeline = sample("tracepipeline-otlp.yaml");
+    let mut facts = running(&pipeline, 2);
+    let stuck_gateways = vec![1];
+    facts.scaling.watched =
+        Some(Watched { arrival_rate: 9.0, lag_seconds: 0.0, cause: Cause::PartitionStuck, stuck_gateways });
+    let ready = condition(&said(&pipeline, &facts), "Ready").clone();
+    assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "SinkUnavailable"));
+    assert!(ready.message.starts_with("otlp-traces-gateway-1: no request"), "{}", ready.message);
+    assert!(ready.message.ends_with("; see the logs of the pod"), "{}", ready.message);
+    facts.sink = SinkSeen::Failing { all: false };
+    facts.insert_error =
+        Some(InsertError { class: "Retry".into(), code: None, message: "connection refused".into() });
+    let ready = condition(&said(&pipeline, &facts), "Ready").clone();
+    assert!(ready.message.ends_with("; no answer of ClickHouse: connection refused"), "{}", ready.message);
 }
 
 #[test]

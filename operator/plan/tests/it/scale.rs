@@ -5,6 +5,7 @@ mod drain;
 mod failures;
 mod idle;
 mod invariants;
+mod logs;
 mod lost;
 mod requests;
 mod room;

@@ -26,6 +26,9 @@ const METRICS: &str = "/metrics";
 const READINESS: &str = "/readyz";
 const REMAINING: &str = "/drainz";
 
+/// Reasons for which a gateway refuses OTLP requests that it would have stored with more memory, room or time.
+const OF_WANT: [&str; 3] = ["busy", "full", "slow"];
+
 /// Classes of failures that are the rows' own.
 const OF_ROWS: [&str; 2] = ["poison", "split"];
 
@@ -129,6 +132,9 @@ impl Found {
             "message_rejected_timestamp_seconds" => sample.message_rejected_at = line.whole(),
             "messages_lost_total" => sample.messages_lost = line.whole(),
             "dead_letters_refused_total" => add(&mut sample.dead_letters_refused, line),
+            "otlp_requests_refused_total" if label("reason").is_some_and(|why| OF_WANT.contains(&&*why)) => {
+                add(&mut sample.requests_refused, line);
+            }
             "rows_inserted_total" => add(&mut sample.rows_inserted, line),
             "dead_letters_total" if label("reason").as_deref() == Some("row_refused") => {
                 add(&mut sample.rows_refused, line);

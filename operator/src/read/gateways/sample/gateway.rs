@@ -54,6 +54,7 @@ pub fn read(said: &GatewaySample) -> Result<Numbers, Missing> {
         messages: said.messages.ok_or(Missing("messages"))?,
         message_bytes: said.message_bytes.ok_or(Missing("messageBytes"))?,
         insert_failures: said.insert_failures,
+        requests_refused: said.requests_refused,
         memory_bytes: memory_bytes(said)?,
         memory_limit_bytes: said.memory_limit_bytes.ok_or(Missing("memoryLimitBytes"))?,
         rows_in_flight: said.rows_in_flight,
@@ -177,6 +178,7 @@ mod tests {
             messages: 1_000,
             message_bytes: 900_000,
             insert_failures: 3,
+            requests_refused: 7,
             memory_bytes: 94_371_840,
             memory_limit_bytes: 268_435_456,
             rows_in_flight: 41_000,
@@ -185,6 +187,7 @@ mod tests {
             partitions: vec![4, 9],
             still: vec![],
             partitions_active: 0,
+            logs: None,
         };
         assert_eq!(numbers.sample, expected);
         assert_eq!(numbers.positions, [(9, 21)]);

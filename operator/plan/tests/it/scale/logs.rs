@@ -1,0 +1,210 @@
+//! Gateways that accept OTLP over time: each has logs of its own, which no other gateway inserts, and refuses requests beyond the room that it has.
+
+use super::course::{CAPACITY, POLL_SECONDS};
+use sluice_plan::{
+    Moment,
+    scale::{
+        Alignment, Cause, Decision, GatewayLogs, Limit, Load, LogTotals, Mode, PodSample, Policy, Sample,
+        Samples, State, WorkloadSample, decide,
+    },
+};
+
+/// How a gateway is at its work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Work {
+    #[default]
+    Inserts,
+    /// Nothing of its logs is inserted, and nothing says why.
+    Stands,
+    /// Its inserts fail.
+    Fails,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Gateway {
+    work: Work,
+    logs: GatewayLogs,
+    sample: PodSample,
+}
+
+struct Fleet {
+    policy: Policy,
+    state: State,
+    samples: Samples,
+    totals: LogTotals,
+    now: Moment,
+    gateways: Vec<Gateway>,
+    /// Requests a second that clients have, shared evenly.
+    offered: u64,
+    /// Requests a second that the disk of a gateway takes.
+    disk: u64,
+    changes: u32,
+}
+
+impl Fleet {
+    fn new(offered: u64, replicas: u32) -> Self {
+        let workload = WorkloadSample { desired: replicas, ready: replicas, ..WorkloadSample::default() };
+        let policy = Policy {
+            mode: Mode::Auto,
+            load: Load::Requests,
+            replicas_max: Some(24),
+            alignment: Alignment::Balanced,
+            ..Policy::default()
+        };
+        Self {
+            policy,
+            state: State::default(),
+            samples: Samples { workload, ..Samples::default() },
+            totals: LogTotals::default(),
+            now: Moment(1_000_000),
+            gateways: vec![Gateway::default(); replicas as usize],
+            offered,
+            disk: u64::MAX,
+            changes: 0,
+        }
+    }
+
+    fn replicas(&self) -> u32 {
+        self.samples.workload.desired
+    }
+
+    fn step(&mut self) -> Decision {
+        self.now = self.now.plus_seconds(u32::try_from(POLL_SECONDS).unwrap());
+        let share = self.offered / self.gateways.len() as u64;
+        for (ordinal, gateway) in (0..).zip(&mut self.gateways) {
+            gateway.pass(share, self.disk);
+            (gateway.sample.ordinal, gateway.sample.at) = (ordinal, self.now);
+        }
+        let all = self.gateways.iter().map(|gateway| (gateway.sample.ordinal, gateway.logs));
+        let partitions = vec![Some(self.totals.look(all))];
+        let pods = self.gateways.iter().map(|gateway| gateway.sample.clone()).collect();
+        self.samples.history.push(Sample { at: self.now, group_stable: true, partitions, pods, silent: 0 });
+        let decision = decide(self.now, &self.policy, &self.state, &self.samples);
+        self.state = decision.next.clone();
+        self.changes += u32::from(decision.replicas != self.replicas());
+        let workload = &mut self.samples.workload;
+        (workload.desired, workload.ready) = (decision.replicas, decision.replicas);
+        self.gateways.resize(decision.replicas as usize, Gateway::default());
+        decision
+    }
+
+    fn run(&mut self, seconds: u64) -> Decision {
+        let mut last = self.step();
+        for _ in 1..seconds / POLL_SECONDS {
+            last = self.step();
+        }
+        last
+    }
+}
+
+impl Gateway {
+    /// A poll's worth of time in which so many requests a second come.
+    fn pass(&mut self, share: u64, disk: u64) {
+        let came = share.min(disk) * POLL_SECONDS;
+        self.logs.appended += came;
+        self.logs.waiting += came;
+        let possible = CAPACITY * POLL_SECONDS;
+        let done = if self.work == Work::Inserts { self.logs.waiting.min(possible) } else { 0 };
+        self.logs.waiting -= done;
+        let seconds = f64::from(u32::try_from(POLL_SECONDS).unwrap());
+        let busy = f64::from(u32::try_from(done).unwrap()) / f64::from(u32::try_from(CAPACITY).unwrap());
+        let sample = &mut self.sample;
+        sample.workers = 1;
+        sample.busy_seconds += busy;
+        sample.source_seconds += if self.work == Work::Inserts { seconds - busy } else { 0.0 };
+        sample.messages += done;
+        sample.message_bytes += done * 100;
+        sample.requests_refused += (share - share.min(disk)) * POLL_SECONDS;
+        sample.insert_failures += u64::from(self.work == Work::Fails);
+        sample.sink_behind = self.work == Work::Fails;
+        sample.logs = Some(self.logs);
+    }
+}
+
+#[test]
+fn a_log_that_stands_asks_for_no_gateway_and_is_named() {
+    for work in [Work::Stands, Work::Fails] {
+        let mut fleet = Fleet::new(4_400, 6);
+        fleet.run(900);
+        assert_eq!(fleet.replicas(), 6);
+        fleet.gateways[2].work = work;
+        for _ in 0..480 {
+            let decision = fleet.step();
+            assert_eq!(decision.replicas, 6, "{work:?}: {}", decision.reason);
+        }
+        let last = fleet.step();
+        assert_eq!(
+            (last.cause, last.limited),
+            (Cause::PartitionStuck, Some(Limit::PartitionStuck)),
+            "{work:?}"
+        );
+        assert!(last.reason.contains("these do not: the logs of gateway 2"), "{}", last.reason);
+        let figures = last.figures.unwrap();
+        assert_eq!(figures.stuck_gateways, [2]);
+        assert!(figures.lag_seconds < 1.0, "it is in no lag: {figures:?}");
+    }
+}
+
+#[test]
+fn more_requests_add_gateways_beside_one_whose_log_stands() {
+    for work in [Work::Stands, Work::Fails] {
+        let mut fleet = Fleet::new(4_400, 6);
+        fleet.run(900);
+        fleet.gateways[2].work = work;
+        fleet.run(300);
+        fleet.offered = 8_000;
+        let last = fleet.run(300);
+        assert!((10..=12).contains(&last.replicas), "{work:?}: {} {}", last.replicas, last.reason);
+        let last = fleet.run(3_600);
+        assert!((10..=12).contains(&last.replicas), "{work:?}: {} {}", last.replicas, last.reason);
+    }
+}
+
+#[test]
+fn a_backlog_that_moves_adds_no_gateway_either() {
+    let mut fleet = Fleet::new(4_400, 6);
+    fleet.run(900);
+    fleet.changes = 0;
+    fleet.gateways[3].work = Work::Stands;
+    fleet.run(3_600);
+    fleet.gateways[3].work = Work::Inserts;
+    let decision = fleet.run(300);
+    let figures = decision.figures.unwrap();
+    assert!(figures.stuck_gateways.is_empty() && figures.lag_seconds > 300.0, "{figures:?}");
+    fleet.run(7_200);
+    assert_eq!((fleet.replicas(), fleet.changes), (6, 0));
+}
+
+#[test]
+fn no_gateway_leaves_while_requests_are_refused_and_none_is_added_for_them() {
+    let mut fleet = Fleet::new(4_400, 6);
+    fleet.run(900);
+    fleet.changes = 0;
+    // The disk takes a tenth, then all; and again.
+    for _ in 0..3 {
+        fleet.disk = 70;
+        let last = fleet.run(3_600);
+        assert_eq!((last.replicas, fleet.changes), (6, 0), "{}", last.reason);
+        assert!(last.reason.contains("gateways refuse requests"), "{}", last.reason);
+        fleet.disk = u64::MAX;
+        let last = fleet.run(900);
+        assert_eq!((last.replicas, fleet.changes), (6, 0), "{}", last.reason);
+    }
+    // What is refused is no reason to keep them for longer than the usual time.
+    fleet.offered = 500;
+    assert_eq!(fleet.run(480).replicas, 6);
+    assert_eq!(fleet.run(3_600).replicas, 1);
+    assert!(fleet.changes <= 3, "{} changes", fleet.changes);
+}
+
+#[test]
+fn gateways_come_within_three_minutes_of_a_load_that_takes_them() {
+    let mut fleet = Fleet::new(2_200, 3);
+    fleet.run(900);
+    assert_eq!(fleet.replicas(), 3);
+    fleet.offered = 5_200;
+    let last = fleet.run(180);
+    assert!((7..=8).contains(&last.replicas), "{} {}", last.replicas, last.reason);
+    fleet.changes = 0;
+    assert_eq!((fleet.run(7_200).replicas, fleet.changes), (last.replicas, 0), "it does not swing");
+}
