@@ -16,6 +16,7 @@ use sluice_gateway_config::{
     UnconnectedState,
 };
 use sluice_kafka::{ConsumerStats, LogKeeper as _};
+use sluice_otlp_server::{Counters, Outcome, Protocol};
 use sluice_ranges::PartitionId;
 use std::{
     collections::BTreeMap,
@@ -51,6 +52,8 @@ impl Status {
         if let Some((numbers, keeper)) = self.source.get() {
             self.add_source(keeper, &mut sample);
             add_unreadable(&numbers.unreadable.numbers(), &mut sample.topics);
+            let unread = refused_unread(&numbers.counters);
+            sample.requests_refused = sample.requests_refused.saturating_add(unread);
         }
         sample
     }
@@ -93,6 +96,14 @@ impl Status {
             None => (!self.may_hold_blocks).then(QueueState::default),
         }
     }
+}
+
+/// Requests whose body was not read, for want of memory or because there are too many.
+fn refused_unread(counters: &Counters) -> u64 {
+    let of = |protocol| {
+        [Outcome::NoMemory, Outcome::Busy].map(|outcome| counters.requests(protocol, outcome)).into_iter()
+    };
+    Protocol::ALL.into_iter().flat_map(of).fold(0, u64::saturating_add)
 }
 
 /// The partitions of the consumer, by topic.
