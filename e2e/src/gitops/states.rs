@@ -1,8 +1,8 @@
 //! The states of a pipeline that Argo CD and kstatus are tested with: what each is to them, and the object that has it.
 //!
 //! Job: read and write `config/argocd/testdata`. Place in the flow: between a live pipeline, or `cargo verify` without a cluster, and
-//! gitopscheck. Each but those of an edge, of messages, of partitions without a reader, of a transaction that hangs and of a schema Job that
-//! does not start was read off a cluster by an end-to-end test, with [`UPDATE`] set.
+//! gitopscheck. Each but those of an edge, of `source.otlp` (the plan's tests compare them), of messages, of partitions without a reader, of a
+//! transaction that hangs and of a schema Job that does not start was read off a cluster by an end-to-end test, with [`UPDATE`] set.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ const HASHES: [&str; 6] =
 type State = (&'static str, &'static str, &'static str);
 
 /// All of them.
-pub const ALL: [State; 65] = [
+pub const ALL: [State; 70] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
     ("apply-refused", "Degraded", "Failed"),
@@ -59,6 +59,13 @@ pub const ALL: [State; 65] = [
     ("messages-without-spans", "Healthy", "Current"),
     ("not-asked", "Progressing", "InProgress"),
     ("not-expandable", "Degraded", "Failed"),
+    ("otlp-drained", "Suspended", "Current"),
+    // A person has to make its pod run, or to give up what is on its volume.
+    ("otlp-gateway-stopped", "Progressing", "InProgress"),
+    ("otlp-running", "Healthy", "Current"),
+    ("otlp-starting", "Progressing", "InProgress"),
+    // Requests are accepted, and no row arrives.
+    ("otlp-table-missing", "Progressing", "InProgress"),
     ("outdated", "Progressing", "InProgress"),
     ("partitions-lost", "Progressing", "InProgress"),
     ("partitions-unread", "Progressing", "InProgress"),

@@ -3,7 +3,7 @@
 use crate::{defaults, observed, planned, sample, secret_seen};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
-use sluice_crds::{SecretUse, TracePipeline, TracePipelineStatus};
+use sluice_crds::{DrainState, DrainStatus, SecretUse, TracePipeline, TracePipelineStatus};
 use sluice_gateway_config::parse;
 use sluice_plan::{
     Intent, Observed, Planned, SecretSeen, WorkloadSeen, build, drain_job, group_of, objects,
@@ -330,6 +330,46 @@ fn a_secret_of_clients_that_is_missing_is_waited_for() {
         source.message
     );
     assert_eq!(condition(&said, "Ready").reason, "SourceUnavailable");
+}
+
+/// Type, status and reason of each condition.
+fn words(conditions: &Value) -> Vec<[String; 3]> {
+    let of = |one: &Value| ["type", "status", "reason"].map(|field| one[field].as_str().unwrap().to_owned());
+    conditions.as_array().unwrap().iter().map(of).collect()
+}
+
+/// Argo CD's health script and kstatus are tested with these.
+#[test]
+fn the_states_of_argo_cd_are_what_the_operator_says() {
+    let pipeline = sample("tracepipeline-otlp.yaml");
+    let mut unusable = running(&pipeline, 2);
+    unusable.sink = SinkSeen::Failing { all: true };
+    let mut rests = pipeline.clone();
+    rests.spec.suspend = true;
+    let fewer = with("/spec/replicas", json!(1));
+    let mut held = running(&fewer, 1);
+    let workload = held.workload.take().unwrap();
+    held.workload = Some(WorkloadSeen { wanted: 2, replicas: 2, updated: 2, ..workload });
+    held.scaling.drain = Some(DrainStatus {
+        state: DrainState::Waiting,
+        target: 1,
+        from: 2,
+        since: Time("2026-01-01T00:00:00Z".parse().unwrap()),
+        reason: "gateway 1 does not run".into(),
+        outcome: None,
+    });
+    for (state, found) in [
+        ("otlp-starting", said(&pipeline, &running(&pipeline, 1))),
+        ("otlp-running", said(&pipeline, &running(&pipeline, 2))),
+        ("otlp-table-missing", said(&pipeline, &unusable)),
+        ("otlp-drained", said(&rests, &observed(&rests, 0))),
+        ("otlp-gateway-stopped", said(&fewer, &held)),
+    ] {
+        let path = format!("{}/../../config/argocd/testdata/{state}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let stored: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let found = serde_json::to_value(&found.conditions).unwrap();
+        assert_eq!(words(&found), words(&stored["status"]["conditions"]), "{state}");
+    }
 }
 
 /// A volume may have the only copy of requests, whatever the deletion policy is.
