@@ -231,7 +231,10 @@ impl Situation<'_> {
         let known = cause::Known { capacity, in_vain: false, memory_pressure };
         let mut cause = cause::classify(self.policy, &rates, known);
         let mut in_vain = false;
-        if cause == Cause::ComputeLimited {
+        if self.policy.load == Load::Requests {
+            // Clients keep their connections for minutes: what new gateways process before says nothing of whether they help.
+            next.trial = None;
+        } else if cause == Cause::ComputeLimited {
             in_vain = trial::judge(self.now, &rates, self.current, &mut next);
             cause = cause::classify(self.policy, &rates, cause::Known { in_vain, ..known });
         }

@@ -20,9 +20,16 @@ enum Work {
     Fails,
 }
 
+/// All requests, in the parts that a gateway has of them.
+const ALL: u64 = 1_000_000;
+/// Of the connections, one in so many ends between two polls, and the client connects to any gateway: they live for ten minutes.
+const ENDS_ONE_IN: u64 = 40;
+
 #[derive(Debug, Clone, Default)]
 struct Gateway {
     work: Work,
+    /// Its part of [`ALL`].
+    share: u64,
     logs: GatewayLogs,
     sample: PodSample,
 }
@@ -34,8 +41,10 @@ struct Fleet {
     totals: LogTotals,
     now: Moment,
     gateways: Vec<Gateway>,
-    /// Requests a second that clients have, shared evenly.
+    /// Requests a second that clients have.
     offered: u64,
+    /// Whether clients keep their connections, so that new gateways get their share late.
+    keeps_connections: bool,
     /// Requests a second that the disk of a gateway takes.
     disk: u64,
     changes: u32,
@@ -59,6 +68,7 @@ impl Fleet {
             now: Moment(1_000_000),
             gateways: vec![Gateway::default(); replicas as usize],
             offered,
+            keeps_connections: false,
             disk: u64::MAX,
             changes: 0,
         }
@@ -70,9 +80,11 @@ impl Fleet {
 
     fn step(&mut self) -> Decision {
         self.now = self.now.plus_seconds(u32::try_from(POLL_SECONDS).unwrap());
-        let share = self.offered / self.gateways.len() as u64;
+        let even = ALL / self.gateways.len() as u64;
         for (ordinal, gateway) in (0..).zip(&mut self.gateways) {
-            gateway.pass(share, self.disk);
+            let part = if self.keeps_connections { ENDS_ONE_IN } else { 1 };
+            gateway.share = (gateway.share * (part - 1) + even) / part;
+            gateway.pass(self.offered * gateway.share / ALL, self.disk);
             (gateway.sample.ordinal, gateway.sample.at) = (ordinal, self.now);
         }
         let all = self.gateways.iter().map(|gateway| (gateway.sample.ordinal, gateway.logs));
@@ -207,4 +219,19 @@ fn gateways_come_within_three_minutes_of_a_load_that_takes_them() {
     assert!((7..=8).contains(&last.replicas), "{} {}", last.replicas, last.reason);
     fleet.changes = 0;
     assert_eq!((fleet.run(7_200).replicas, fleet.changes), (last.replicas, 0), "it does not swing");
+}
+
+/// The first gateways stay full for minutes, whatever is added. That is no reason against more.
+#[test]
+fn gateways_that_get_their_share_late_are_not_said_to_be_in_vain() {
+    let mut fleet = Fleet::new(2_200, 3);
+    fleet.run(900);
+    fleet.keeps_connections = true;
+    for (offered, expected) in [(4_400, 6), (6_600, 9), (8_800, 12)] {
+        fleet.offered = offered;
+        let last = fleet.run(300);
+        assert_eq!((last.replicas, last.cause), (expected, Cause::ComputeLimited), "{}", last.reason);
+    }
+    fleet.changes = 0;
+    assert_eq!((fleet.run(7_200).replicas, fleet.changes), (12, 0), "it does not swing");
 }
