@@ -51,7 +51,7 @@ mod tests {
     use super::{super::sample::Sample, *};
     use crate::ground::moment::Moment;
 
-    /// Polls of two gateways, to each of which come ten requests a second. They insert what comes, but for the first one's requests from
+    /// Polls of two gateways. Ten requests a second come to each. They insert what comes, but for the first one's requests from
     /// this second on, and the other one's from that second on.
     fn polls(until: [u64; 2], seconds: u64) -> History {
         let mut history = History::default();

@@ -88,7 +88,7 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32
     }
     let failed = left.iter().find_map(|claim| {
         let jobs = &mut observed.volumes.jobs.iter().filter(|job| job.claim_uid == claim.uid);
-        jobs.find_map(failure).map(|message| (&claim.name, message))
+        jobs.find_map(failure).map(|message| (claim, message))
     });
     let count = left.len();
     if Intent::of(pipeline) == Intent::Suspend {
@@ -99,10 +99,18 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32
         return Verdict::no(reason::DRAINING, message);
     }
     if let Some((claim, message)) = failed {
+        // No Job inserts what is in logs.
+        let reader = match &pipeline.spec.source.otlp {
+            Some(_) => {
+                format!("; its gateway runs with {} replicas or more", claim.ordinal.saturating_add(1))
+            }
+            None => String::new(),
+        };
         return Verdict::no(
             reason::DRAIN_FAILED,
             format!(
-                "{claim} could not be drained (one of {} without a gateway); the operator tries again: {message}",
+                "{} could not be drained (one of {} without a gateway); the operator tries again: {message}{reader}",
+                claim.name,
                 plural(count, "queue volume")
             ),
         );

@@ -7,12 +7,16 @@ use sluice_crds::{DrainState, DrainStatus, SecretUse, TracePipeline, TracePipeli
 use sluice_gateway_config::parse;
 use sluice_plan::{
     Intent, Observed, Planned, SecretSeen, WorkloadSeen, build, drain_job, group_of, objects,
-    observed::inserts::{InsertError, SinkSeen},
+    observed::{
+        ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen,
+        inserts::{InsertError, SinkSeen},
+    },
     plan,
     scale::{Cause, Policy, Watched},
     schema_job_name, status,
     volumes::Drain,
 };
+use std::time::Duration;
 
 /// The minimal sample with another value at a JSON pointer.
 fn with(pointer: &str, value: Value) -> TracePipeline {
@@ -330,6 +334,41 @@ fn a_secret_of_clients_that_is_missing_is_waited_for() {
         source.message
     );
     assert_eq!(condition(&said, "Ready").reason, "SourceUnavailable");
+}
+
+#[test]
+fn a_volume_that_is_left_with_requests_says_which_number_of_gateways_reads_it() {
+    let pipeline = sample("tracepipeline-otlp.yaml");
+    let mut facts = running(&pipeline, 2);
+    let claim = ClaimSeen {
+        name: "queue-otlp-traces-gateway-4".into(),
+        uid: "c".into(),
+        ordinal: 4,
+        is_bound: true,
+        ..ClaimSeen::default()
+    };
+    let job = DrainJobSeen {
+        name: "otlp-traces-drain-4".into(),
+        ordinal: 4,
+        claim_uid: "c".into(),
+        workload_version: "w".into(),
+        state: DrainJobState::Failed {
+            ago: Duration::from_secs(5),
+            message: "its logs have requests".into(),
+        },
+        not_started: None,
+        going_for: None,
+    };
+    facts.volumes.template = Some(TemplateSeen { version: "w".into(), ..TemplateSeen::default() });
+    (facts.volumes.claims, facts.volumes.jobs) = (vec![claim], vec![job]);
+    let said = said(&pipeline, &facts);
+    let drained = condition(&said, "VolumesDrained");
+    assert_eq!((drained.status.as_str(), drained.reason.as_str()), ("False", "DrainFailed"));
+    assert_eq!(
+        drained.message,
+        "queue-otlp-traces-gateway-4 could not be drained (one of 1 queue volume without a gateway); the operator tries again: its logs \
+         have requests; its gateway runs with 5 replicas or more"
+    );
 }
 
 /// Type, status and reason of each condition.
