@@ -10,6 +10,7 @@ mod load;
 mod numbers;
 mod plant;
 mod plot;
+mod requests;
 mod rules;
 mod table;
 

@@ -16,7 +16,7 @@
 
 use anyhow::bail;
 
-use super::{Course, Load, Name, Queue, Run, Trace, Tuning};
+use super::{Course, Load, Name, Queue, Run, Trace, Tuning, requests};
 
 /// The most of everything for one run of a day; no gateway is ever added while `ClickHouse` is slow.
 struct Limit {
@@ -200,6 +200,7 @@ pub fn check() -> anyhow::Result<()> {
             passed.extend(limit.passed(&run, queue, seed));
         }
     }
+    passed.extend(requests::check());
     if !passed.is_empty() {
         bail!("{}", passed.join("\n"));
     }
