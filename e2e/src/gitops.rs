@@ -110,25 +110,16 @@ pub struct Applied {
 }
 
 /// How each object is, by the settings in `config/argocd`.
-///
-/// # Errors
-/// When gitopscheck cannot be built or says that something is wrong.
 pub fn health(objects: &[Value]) -> anyhow::Result<Vec<Health>> {
     ask("health", &paths::workspace().join(SETTINGS), objects)
 }
 
 /// What is offered for each object, by the settings in `config/argocd`.
-///
-/// # Errors
-/// As [`health`].
 pub fn actions(objects: &[Value]) -> anyhow::Result<Vec<Vec<Action>>> {
     ask("actions", &paths::workspace().join(SETTINGS), objects)
 }
 
 /// What a sync of each manifest would change in the cluster, where it is applied already.
-///
-/// # Errors
-/// As [`health`], and when an object is not there.
 pub fn differences(kubeconfig: &Path, manifests: &[Value]) -> anyhow::Result<Vec<Difference>> {
     ask("differences", kubeconfig, manifests)
 }

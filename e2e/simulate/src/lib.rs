@@ -85,9 +85,6 @@ fn hours(text: &str) -> Result<f64, String> {
 }
 
 /// Runs all of it, prints the table, and writes what is asked for.
-///
-/// # Errors
-/// When a file cannot be read or written, or a limit is passed.
 pub fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     if args.check {
         check()?;

@@ -187,9 +187,6 @@ const LIMITS: [Limit; 15] = [
 ];
 
 /// Runs the selection.
-///
-/// # Errors
-/// Names every limit that is passed.
 pub fn check() -> anyhow::Result<()> {
     let mut passed = Vec::new();
     for limit in &LIMITS {

@@ -94,9 +94,6 @@ pub fn is_built(paths: &Paths) -> bool {
 }
 
 /// Fetches the library and compiles the launcher, unless the cache has them.
-///
-/// # Errors
-/// What npm, tar or the compiler says, or that the package is not the known one.
 pub fn build(paths: &Paths) -> anyhow::Result<()> {
     fill_once(&library(paths), |partial| fetch(paths, partial))?;
     fill_once(&launcher(paths), |partial| {
@@ -167,34 +164,22 @@ impl ClickHouse {
     }
 
     /// The one of this machine.
-    ///
-    /// # Errors
-    /// As [`Paths::from_environment`].
     pub fn local() -> anyhow::Result<Self> {
         Ok(Self::new(&Paths::from_environment()?))
     }
 
     /// Starts it, unless it runs; does not wait until it answers.
-    ///
-    /// # Errors
-    /// When its files cannot be written, or the launcher cannot be started.
     pub fn start(&self) -> anyhow::Result<()> {
         self.configure()?;
         self.daemon().start(&self.server()).map(drop)
     }
 
     /// Waits until it answers over HTTP.
-    ///
-    /// # Errors
-    /// When it does not within a minute, with the end of its log.
     pub fn wait_ready(&self) -> anyhow::Result<()> {
         self.part().answers_within(START_PATIENCE)
     }
 
     /// Sends it `signal` and waits until it ended (SIGKILL after 15 s). Its data stays.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn stop(&self, signal: Signal) -> anyhow::Result<()> {
         self.daemon().stop(signal, STOP_PATIENCE).map(drop)
     }

@@ -14,9 +14,6 @@ pub const VERSION: &str = "1.12.0";
 pub const FOLDER_VARIABLE: &str = "SLUICE_CLICKHOUSE_CONNECT";
 
 /// The folder with the packages, fetched if the cache has none for this machine's Python.
-///
-/// # Errors
-/// When there is no place for a cache or no Python, or what pip says.
 pub fn path() -> anyhow::Result<PathBuf> {
     let paths = Paths::from_environment()?;
     let version = "import sys; print('%d.%d' % sys.version_info[:2])";

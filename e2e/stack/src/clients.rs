@@ -32,9 +32,6 @@ const PROGRAM_MODE: u32 = 0o755;
 
 /// The folder with a program for each client: `python`, `javascript`, `java`, `go`, and `collector`. What the cache lacks is fetched and
 /// compiled, one after the other.
-///
-/// # Errors
-/// When there is no place for a cache, or what a package manager or compiler says.
 pub fn folder() -> anyhow::Result<PathBuf> {
     let paths = Paths::from_environment()?;
     let programs = [

@@ -26,9 +26,6 @@ const POM: &str = include_str!("../definitions/pom.xml");
 const STRIMZI: &str = include_str!("../definitions/Strimzi.java");
 
 /// Those of the Prometheus operator that the chart makes objects of.
-///
-/// # Errors
-/// When the module cannot be had, or is not the one that `go.sum` knows.
 pub fn monitoring() -> anyhow::Result<Vec<Value>> {
     let (module, folder) = MONITORING;
     let folder = downloaded(module)?.join(folder);
@@ -52,9 +49,6 @@ fn downloaded(module: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// Strimzi's `KafkaTopic` and `KafkaUser`.
-///
-/// # Errors
-/// When the classes cannot be had, or nothing can be made of them.
 pub fn strimzi() -> anyhow::Result<Vec<Value>> {
     let paths = Paths::from_environment()?;
     let folder = paths.cache.join(NAME).join(content_hash([POM, STRIMZI].map(str::as_bytes)));

@@ -50,9 +50,6 @@ pub struct GoModule {
 
 impl GoModule {
     /// The folder in the cache that holds exactly this program, built or not.
-    ///
-    /// # Errors
-    /// When the module's files cannot be read.
     pub fn built(&self, paths: &Paths) -> anyhow::Result<PathBuf> {
         let folder = sources().join(self.folder);
         let read = |name: &&str| {
@@ -71,9 +68,6 @@ impl GoModule {
     }
 
     /// Compiles it, unless the cache has it; gives the folder that holds the program and its links.
-    ///
-    /// # Errors
-    /// What the compiler says, with the end of its log.
     pub fn build(&self, paths: &Paths) -> anyhow::Result<PathBuf> {
         let folder = self.built(paths)?;
         fill_once(&folder, |partial| {

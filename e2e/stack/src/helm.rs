@@ -29,18 +29,12 @@ pub fn is_built(paths: &Paths) -> bool {
 }
 
 /// Compiles it, unless the cache has it; gives the program.
-///
-/// # Errors
-/// What the compiler says.
 pub fn build(paths: &Paths) -> anyhow::Result<PathBuf> {
     Ok(module().build(paths)?.join("helm"))
 }
 
 /// The helm program. Compiles it when it is missing (under a minute with Go's build cache warm), so that tests on a given
 /// cluster need not bring up the local stack for it.
-///
-/// # Errors
-/// When there is no place for a cache, or the compiler fails.
 pub fn path() -> anyhow::Result<PathBuf> {
     build(&Paths::from_environment()?)
 }

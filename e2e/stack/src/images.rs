@@ -51,17 +51,11 @@ pub enum ImageStore {
 /// what the Dockerfiles make by `e2e/stack/images/files.sh`. It runs as user and group
 /// 65532. The file goes to the cache; the same contents give the same file. Older images of the same name are removed from the
 /// cache, so that it holds one per name.
-///
-/// # Errors
-/// When the program or a library cannot be read, a library is missing on this machine, or the cache cannot be written.
 pub fn build_image(name: &str, program: &Path) -> anyhow::Result<Image> {
     build_image_in(&Paths::from_environment()?.cache.join("images").join(name), name, program)
 }
 
 /// The same with the file in this folder, which holds nothing else.
-///
-/// # Errors
-/// As [`build_image`].
 pub fn build_image_in(folder: &Path, name: &str, program: &Path) -> anyhow::Result<Image> {
     store(folder, name, &contents(program)?)
 }
@@ -102,9 +96,6 @@ fn store(folder: &Path, name: &str, archive: &Archive) -> anyhow::Result<Image> 
 }
 
 /// Holds an image of the release build against [`IMAGE_BYTES_MAX`].
-///
-/// # Errors
-/// When it is larger, or not there.
 pub fn is_small(image: &Image) -> anyhow::Result<()> {
     let bytes =
         fs::metadata(&image.archive).with_context(|| format!("look at {}", image.archive.display()))?.len();
@@ -117,9 +108,6 @@ pub fn is_small(image: &Image) -> anyhow::Result<()> {
 }
 
 /// Gives an image to the cluster, unless it has it.
-///
-/// # Errors
-/// When containerd or kind refuses.
 pub fn load(image: &Image, store: &ImageStore) -> anyhow::Result<()> {
     match store {
         ImageStore::Containerd(socket) => containerd::import(socket, image),
@@ -144,9 +132,6 @@ pub struct Programs {
 
 impl Programs {
     /// Compiles operator and gateway.
-    ///
-    /// # Errors
-    /// What the compiler says.
     pub fn compiled(form: Form) -> anyhow::Result<Self> {
         programs::compile(form)?;
         Ok(Self { operator: programs::OPERATOR.file(form), gateway: programs::GATEWAY.file(form) })

@@ -46,9 +46,6 @@ pub struct Images {
 }
 
 /// The images to run: those that were named, or those that are built from this checkout in this form and given to the cluster.
-///
-/// # Errors
-/// If images can neither be loaded into the cluster nor were named, or the build fails.
 pub fn images(target: &Resolved, named: &ImageArgs, form: Form) -> anyhow::Result<Images> {
     if let (Some(operator), Some(gateway)) = (&named.operator_image, &named.gateway_image) {
         return Ok(Images { operator: operator.clone(), gateway: gateway.clone() });
@@ -70,9 +67,6 @@ pub fn images(target: &Resolved, named: &ImageArgs, form: Form) -> anyhow::Resul
 }
 
 /// Installs or upgrades the operator and waits until it is ready.
-///
-/// # Errors
-/// What helm says.
 pub fn operator(kubeconfig: &Path, images: &Images) -> anyhow::Result<()> {
     say::progress("operator", "helm upgrade --install sluice charts/sluice");
     let parts = |image: &'static str, reference: &str| {
@@ -102,9 +96,6 @@ pub fn operator(kubeconfig: &Path, images: &Images) -> anyhow::Result<()> {
 }
 
 /// Removes the operator; nothing installed is no error. The definition of `TracePipeline` stays, as the chart promises.
-///
-/// # Errors
-/// What helm says.
 pub fn remove(kubeconfig: &Path) -> anyhow::Result<()> {
     let mut helm = helm_command(kubeconfig)?;
     helm.args(["uninstall", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--ignore-not-found", "--wait"]);

@@ -101,9 +101,6 @@ pub fn is_built(paths: &Paths) -> bool {
 }
 
 /// Fetches the jars, unless the cache has them.
-///
-/// # Errors
-/// What Maven says.
 pub fn build(paths: &Paths) -> anyhow::Result<()> {
     fill_once(&libraries(paths), |partial| {
         let mut maven = command("mvn");
@@ -144,34 +141,22 @@ impl Kafka {
     }
 
     /// The one of this machine.
-    ///
-    /// # Errors
-    /// As [`Paths::from_environment`].
     pub fn local() -> anyhow::Result<Self> {
         Ok(Self::new(&Paths::from_environment()?))
     }
 
     /// Starts it, unless it runs; does not wait until it answers. Blocks for a second when its data folder is new.
-    ///
-    /// # Errors
-    /// When its files cannot be written, or Java cannot be started.
     pub fn start(&self) -> anyhow::Result<()> {
         self.configure()?;
         self.daemon().start(&self.broker()).map(drop)
     }
 
     /// Waits until it answers a request for its metadata.
-    ///
-    /// # Errors
-    /// When it does not within a minute, with the end of its log.
     pub fn wait_ready(&self) -> anyhow::Result<()> {
         self.part().answers_within(START_PATIENCE)
     }
 
     /// Sends it `signal` and waits until it ended (SIGKILL after 30 s). Its data stays.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn stop(&self, signal: Signal) -> anyhow::Result<()> {
         self.daemon().stop(signal, STOP_PATIENCE).map(drop)
     }

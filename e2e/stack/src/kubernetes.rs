@@ -68,17 +68,11 @@ pub struct Kubernetes {
 
 impl Kubernetes {
     /// The one whose folders [`Paths`] names.
-    ///
-    /// # Errors
-    /// When the sources that name the built programs cannot be read.
     pub fn new(paths: &Paths) -> anyhow::Result<Self> {
         Ok(Self { state: paths.kubernetes(), programs: programs::folder(paths)? })
     }
 
     /// The one of this machine.
-    ///
-    /// # Errors
-    /// As [`Paths::from_environment`] and [`Self::new`].
     pub fn local() -> anyhow::Result<Self> {
         Self::new(&Paths::from_environment()?)
     }
@@ -110,9 +104,6 @@ impl Kubernetes {
     }
 
     /// Brings up what does not run, and waits until the node is ready for pods.
-    ///
-    /// # Errors
-    /// The first part that fails, with the end of its log.
     pub fn start(&self, pause: &crate::images::Image) -> anyhow::Result<()> {
         beside(vec![
             ("kubernetes", Box::new(|| control_plane::start(self))),
@@ -164,9 +155,6 @@ impl Kubernetes {
 }
 
 /// The kubectl program of the local stack.
-///
-/// # Errors
-/// When it is not built yet.
 pub fn kubectl() -> anyhow::Result<PathBuf> {
     let program = Kubernetes::local()?.programs.join("kubectl");
     anyhow::ensure!(program.exists(), "{} is not built yet: bring up the stack first", program.display());

@@ -86,9 +86,6 @@ pub fn up(form: Form) -> anyhow::Result<Up> {
 }
 
 /// Removes the remains of a stack that was interrupted and of which nothing runs: objects, containers and claims.
-///
-/// # Errors
-/// As [`down`].
 pub fn discard_leftovers() -> anyhow::Result<()> {
     let paths = Paths::from_environment()?;
     // Without root, [`up`] reports that together with everything else that is missing.
@@ -105,9 +102,6 @@ pub fn discard_leftovers() -> anyhow::Result<()> {
 }
 
 /// Builds all parts that the cache lacks beside the programs of the project in this form; gives the pause image.
-///
-/// # Errors
-/// All parts that failed, with the ends of their logs.
 pub fn build(paths: &Paths, form: Form) -> anyhow::Result<images::Image> {
     let pause = std::sync::OnceLock::new();
     beside(vec![
@@ -118,9 +112,6 @@ pub fn build(paths: &Paths, form: Form) -> anyhow::Result<images::Image> {
 }
 
 /// Builds all parts that the cache lacks, those that download beside the one that compiles; gives the pause image.
-///
-/// # Errors
-/// All parts that failed, with the ends of their logs.
 pub fn build_parts(paths: &Paths) -> anyhow::Result<images::Image> {
     let pause = std::sync::OnceLock::new();
     beside(vec![
@@ -217,9 +208,6 @@ fn stop_all(paths: &Paths) -> anyhow::Result<()> {
 }
 
 /// How every part of the stack is right now.
-///
-/// # Errors
-/// When the folders of the stack cannot be told.
 pub fn status() -> anyhow::Result<Vec<PartStatus>> {
     let paths = Paths::from_environment()?;
     let parts = parts(&paths, &Kubernetes::new(&paths)?);

@@ -62,9 +62,6 @@ impl Part {
 
     /// Starts it if it does not run, waits at most `patience` until it answers, and starts it anew, once, when it ran but
     /// hangs.
-    ///
-    /// # Errors
-    /// Why it does not come up, with the end of its log.
     pub fn ensure(&self, what: &Command, patience: Duration) -> anyhow::Result<()> {
         let started = self.daemon.start(what)?;
         match self.answers_within(patience) {
@@ -78,9 +75,6 @@ impl Part {
     }
 
     /// Waits until it answers, and no longer than it lives.
-    ///
-    /// # Errors
-    /// Why it does not, with the end of its log.
     pub fn answers_within(&self, patience: Duration) -> anyhow::Result<()> {
         let answer = wait::until(patience, || {
             if self.daemon.process().is_none() {
@@ -140,9 +134,6 @@ fn attempt(name: &str, task: impl FnOnce() -> anyhow::Result<()>) -> Result<(), 
 }
 
 /// Connects to a `host:port` on this machine.
-///
-/// # Errors
-/// When nothing accepts there within a second.
 pub fn connects(address: &str) -> anyhow::Result<()> {
     const PATIENCE: Duration = Duration::from_secs(1);
     let socket = address.parse().with_context(|| format!("read the address {address}"))?;
@@ -152,9 +143,6 @@ pub fn connects(address: &str) -> anyhow::Result<()> {
 }
 
 /// Fetches a path over plain HTTP from a server on this machine and wants status 200.
-///
-/// # Errors
-/// When there is no such answer within two seconds.
 pub fn answers_http(address: &str, path: &str) -> anyhow::Result<()> {
     use std::io::{Read, Write};
     const PATIENCE: Duration = Duration::from_secs(2);

@@ -84,17 +84,11 @@ impl Paths {
 
     /// Waits until no other command changes the stack, and keeps others out until the lock is dropped. The lock lies beside
     /// the state folder, so that it outlives a purge.
-    ///
-    /// # Errors
-    /// When the lock file cannot be made, another command holds it too long, or we are asked to stop while it does.
     pub fn lock(&self) -> anyhow::Result<StackLock> {
         self.lock_while(interrupt::check)
     }
 
     /// The same on the way out: who was asked to stop has to take down what it brought up, and waits for that.
-    ///
-    /// # Errors
-    /// When the lock file cannot be made, or another command holds it too long.
     pub fn lock_to_stop(&self) -> anyhow::Result<StackLock> {
         self.lock_while(|| Ok(()))
     }
@@ -191,9 +185,6 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 
 /// Writes a file only where it differs; tells whether it did. kube-proxy ends when its configuration is written again, even
 /// with the same text.
-///
-/// # Errors
-/// When the folder or file cannot be written.
 pub fn put(file: &Path, text: &str) -> anyhow::Result<bool> {
     if fs::read(file).is_ok_and(|found| found == text.as_bytes()) {
         return Ok(false);
@@ -209,9 +200,6 @@ pub fn put(file: &Path, text: &str) -> anyhow::Result<bool> {
 
 /// Makes a folder of the cache whole or not at all: `fill` works in a folder beside it, which is renamed when all is there.
 /// A folder that exists is left alone; one that another thread or command makes is waited for.
-///
-/// # Errors
-/// What `fill` says, or when folders cannot be made or renamed, or another command takes too long.
 pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -233,9 +221,6 @@ pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) 
 }
 
 /// Removes a folder with all it holds; it may be absent.
-///
-/// # Errors
-/// When something in it cannot be removed.
 pub fn remove_folder(folder: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(failure) if failure.kind() != std::io::ErrorKind::NotFound => {

@@ -79,9 +79,6 @@ impl Program {
 }
 
 /// Compiles the programs: in release form operator and gateway, else at least what the stack runs.
-///
-/// # Errors
-/// What the compiler says, with the end of its log.
 pub fn compile(form: Form) -> anyhow::Result<()> {
     match form {
         Form::Checked => build(form, "programs", &ON_STACK.map(|program| program.package), &[]),
@@ -91,18 +88,12 @@ pub fn compile(form: Form) -> anyhow::Result<()> {
 }
 
 /// The gateway in release form.
-///
-/// # Errors
-/// What the compiler says, with the end of its log.
 pub fn release_gateway() -> anyhow::Result<PathBuf> {
     build(Form::Release, "gateway", &[GATEWAY.package], &[])?;
     Ok(GATEWAY.file(Form::Release))
 }
 
 /// An example of the gateway's package beside the gateway, in the same form.
-///
-/// # Errors
-/// What the compiler says, with the end of its log.
 pub fn gateway_example(name: &str, form: Form) -> anyhow::Result<()> {
     // With the features of tests, as all else that this command builds: its package alone would have everything compiled once more.
     build(form, "gateway-example", &[], &["--workspace", "--example", name])

@@ -63,9 +63,6 @@ fn registry(text: &str) -> Result<String, String> {
 }
 
 /// Builds and pushes images and chart, and prints what there is now.
-///
-/// # Errors
-/// What the compiler, crane or helm say.
 pub fn run(args: &PublishArgs) -> Result<ExitCode> {
     interrupt::watch()?;
     let programs = args.programs.programs()?;

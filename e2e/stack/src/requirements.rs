@@ -95,9 +95,6 @@ pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
 }
 
 /// Makes sure that the project can be compiled, which takes no stack.
-///
-/// # Errors
-/// One that lists everything missing, with the command to install it.
 pub fn ensure_compiler(paths: &Paths) -> anyhow::Result<()> {
     let mut packages = missing_of(&COMPILER_PACKAGES);
     packages.extend(headers_missing());
@@ -105,9 +102,6 @@ pub fn ensure_compiler(paths: &Paths) -> anyhow::Result<()> {
 }
 
 /// Makes sure that fuzz targets can be compiled. The nightly compiler is fetched by rustup when they are.
-///
-/// # Errors
-/// What is missing, with the command to install it.
 pub fn ensure_fuzzing() -> anyhow::Result<()> {
     let rustup = find_program("rustup").is_none();
     let missing =
@@ -122,9 +116,6 @@ pub fn ensure_fuzzing() -> anyhow::Result<()> {
 }
 
 /// Makes sure that instructions can be counted.
-///
-/// # Errors
-/// That valgrind is missing, with the command to install it.
 pub fn ensure_valgrind() -> anyhow::Result<()> {
     let packages = missing_of(&VALGRIND_PACKAGES);
     install_or_name(
@@ -136,9 +127,6 @@ pub fn ensure_valgrind() -> anyhow::Result<()> {
 }
 
 /// Makes sure that the clients of OTLP can be fetched and compiled.
-///
-/// # Errors
-/// What is missing, with the command to install it.
 pub fn ensure_clients() -> anyhow::Result<()> {
     let needed = [
         ("python3", "python3: apt-get install python3 python3-pip"),

@@ -9,9 +9,6 @@ use crate::gomodule::GoModule;
 use crate::paths::Paths;
 
 /// The program, compiled if it is not in the cache.
-///
-/// # Errors
-/// When there is no place for a cache, or the compiler fails.
 pub fn path() -> anyhow::Result<PathBuf> {
     let module = GoModule {
         name: "rulecheck",

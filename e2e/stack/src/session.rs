@@ -17,9 +17,6 @@ enum Plan {
 }
 
 /// Does `work` while the stack is up; one that did not run before is taken down behind it, whatever came of the work.
-///
-/// # Errors
-/// When only a part of the stack runs, it does not come up, or the work fails.
 pub fn session<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let began = begin()?;
     let outcome = work();

@@ -153,9 +153,6 @@ impl Target {
     }
 
     /// Addresses and files of the target. The local stack need not be up.
-    ///
-    /// # Errors
-    /// When kind does not know the cluster, or the folders of the local stack cannot be told.
     pub fn resolve(&self) -> anyhow::Result<Resolved> {
         let local = |host: &str, pods: &str| Address { host: host.into(), pods: pods.into() };
         let (kubeconfig, images) = match &self.cluster {

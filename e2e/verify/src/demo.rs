@@ -24,9 +24,6 @@ pub struct DemoWords {
 const OF_ANOTHER_CLUSTER: [&str; 2] = ["--kubeconfig", "--kind"];
 
 /// Prepares and runs the demo, and exits with its code.
-///
-/// # Errors
-/// What is missing, or does not compile.
 pub fn run(DemoWords { words }: &DemoWords) -> anyhow::Result<ExitCode> {
     let is_asked = |option: &str| {
         words.iter().any(|word| word.to_str().is_some_and(|word| word.split('=').next() == Some(option)))

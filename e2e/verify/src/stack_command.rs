@@ -46,9 +46,6 @@ pub enum StackCommand {
 
 impl StackCommand {
     /// Runs the command.
-    ///
-    /// # Errors
-    /// What failed.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Up => up(),

@@ -39,18 +39,12 @@ pub struct Entry {
 
 impl Entry {
     /// An executable file with the contents of one of this machine's (links are followed).
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn program(source: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(source).with_context(|| format!("read {}", source.display()))?;
         Ok(Self { mode: 0o755, bytes })
     }
 
     /// A file to read with the contents of one of this machine's.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn plain(source: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(source).with_context(|| format!("read {}", source.display()))?;
         Ok(Self { mode: 0o644, bytes })
@@ -107,9 +101,6 @@ impl Archive {
     }
 
     /// Lays out the file system and names the image by it.
-    ///
-    /// # Errors
-    /// When a path does not fit into the tar format.
     pub fn build(&self) -> anyhow::Result<Built> {
         let layer = self.layer()?;
         let config = json!({
@@ -144,9 +135,6 @@ impl Archive {
 
 impl Built {
     /// The bytes of the archive, which names the image `reference`.
-    ///
-    /// # Errors
-    /// When a path does not fit into the tar format.
     pub fn tar(&self, reference: &str) -> anyhow::Result<Vec<u8>> {
         let manifest =
             json!([{ "Config": self.config_name, "RepoTags": [reference], "Layers": ["layer.tar"] }]);

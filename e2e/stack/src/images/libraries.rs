@@ -7,9 +7,6 @@ use anyhow::{Context, bail};
 use crate::process::{command, output};
 
 /// The libraries and the loader that a program needs, by the paths under which it looks for them; none for a static one.
-///
-/// # Errors
-/// When `ldd` cannot read the program, or this machine lacks one of them.
 pub fn of(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if is_static(program)? {
         return Ok(Vec::new());

@@ -22,9 +22,6 @@ pub fn is_built(paths: &Paths) -> bool {
 }
 
 /// Makes the image, unless the cache has it.
-///
-/// # Errors
-/// What the compiler says.
 pub fn build(paths: &Paths) -> anyhow::Result<Image> {
     let folder = folder(paths);
     fill_once(&folder, |partial| {

@@ -40,9 +40,6 @@ pub struct ProgramArgs {
 
 impl ProgramArgs {
     /// The programs, compiled if none are named.
-    ///
-    /// # Errors
-    /// What the compiler says.
     pub fn programs(&self) -> Result<Programs> {
         match (&self.operator, &self.gateway) {
             (Some(operator), Some(gateway)) => {
@@ -59,9 +56,6 @@ certificates that this machine trusts, as `docker build` with the Dockerfiles do
 its contents. For kind: kind load image-archive FOLDER/operator.tar, and the same with gateway.tar.";
 
 /// Builds the images, and prints their references and files.
-///
-/// # Errors
-/// What the compiler says, or when a file cannot be read or written.
 pub fn run(args: &ImagesArgs) -> Result<ExitCode> {
     interrupt::watch()?;
     let programs = args.programs.programs()?;

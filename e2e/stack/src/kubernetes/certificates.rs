@@ -22,9 +22,6 @@ const SERVICE_API_ADDRESS: &str = "10.96.0.1";
 const CLUSTER: &str = "sluice";
 
 /// Makes what is missing.
-///
-/// # Errors
-/// When openssl fails or a file cannot be written.
 pub fn ensure(kubernetes: &Kubernetes) -> anyhow::Result<()> {
     let folder = folder(&kubernetes.state);
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;

@@ -42,9 +42,6 @@ pub fn part(state: &Path) -> Part {
 }
 
 /// Brings it up and gives it the image of the pod sandbox.
-///
-/// # Errors
-/// When it does not come up or refuses the image.
 pub fn start(state: &Path, pause: &Image) -> anyhow::Result<()> {
     let plugins = cni_programs().context("the CNI plugins are gone")?;
     let configuration = rendered(CONFIGURATION, state)
@@ -65,9 +62,6 @@ pub fn program(state: &Path) -> Command {
 
 /// Gives it an image, unless it has it: in the words in which `kind load image-archive` does it on a node of its own, so that what this
 /// node takes, such a node takes.
-///
-/// # Errors
-/// When containerd does not answer or refuses the archive.
 pub fn import(socket: &Path, image: &Image) -> anyhow::Result<()> {
     let known =
         output(ctr(socket).args(["images", "list", "--quiet"]).arg(format!("name=={}", image.reference)));

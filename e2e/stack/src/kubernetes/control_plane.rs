@@ -14,9 +14,6 @@ const ETCD_PATIENCE: Duration = Duration::from_secs(30);
 const API_PATIENCE: Duration = Duration::from_mins(2);
 
 /// Brings up certificates, etcd and the API server.
-///
-/// # Errors
-/// What does not come up, with the end of its log.
 pub fn start(kubernetes: &Kubernetes) -> anyhow::Result<()> {
     certificates::ensure(kubernetes)?;
     etcd_part(kubernetes).ensure(&etcd(kubernetes), ETCD_PATIENCE)?;
@@ -24,9 +21,6 @@ pub fn start(kubernetes: &Kubernetes) -> anyhow::Result<()> {
 }
 
 /// Starts controllers and scheduler, which need the API server; does not wait for them: later steps depend on their work.
-///
-/// # Errors
-/// When a process cannot be started.
 pub fn start_controllers(kubernetes: &Kubernetes) -> anyhow::Result<()> {
     kubernetes.daemon("kube-controller-manager").start(&controllers(kubernetes))?;
     kubernetes.daemon("kube-scheduler").start(&scheduler(kubernetes))?;

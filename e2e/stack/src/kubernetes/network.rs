@@ -32,9 +32,6 @@ pub(super) const MASQUERADE: &str = include_str!("../../kubernetes/masquerade.nf
 const TABLES: [[&str; 2]; 3] = [["ip", "kube-proxy"], ["ip6", "kube-proxy"], ["ip", BRIDGE]];
 
 /// Makes what is missing.
-///
-/// # Errors
-/// When one of the steps fails; each is named.
 pub fn ensure(state: &Path) -> anyhow::Result<()> {
     if !setting(BRIDGE_FILTER).exists() {
         // Where it is built into the kernel, or absent, there is nothing to load; absence shows below.
@@ -65,9 +62,6 @@ pub fn ensure(state: &Path) -> anyhow::Result<()> {
 }
 
 /// Removes bridge and rules, and puts the kernel settings back. Also after a crash, and more than once.
-///
-/// # Errors
-/// When the bridge stays or a setting cannot be written back.
 pub fn remove(state: &Path) -> anyhow::Result<()> {
     for table in TABLES {
         delete_table(table);

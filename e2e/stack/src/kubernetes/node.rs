@@ -17,9 +17,6 @@ pub(super) const COREFILE: &str = include_str!("../../kubernetes/Corefile");
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Brings them up.
-///
-/// # Errors
-/// What does not come up, with the end of its log.
 pub fn start(state: &Path, programs: &Path) -> anyhow::Result<()> {
     put(&state.join("kubelet/resolv.conf"), "")?;
     put(&state.join("kubelet/config.yaml"), &rendered(KUBELET, state))?;

@@ -43,17 +43,11 @@ pub fn is_built(paths: &Paths) -> bool {
 }
 
 /// The folder with the programs, built or not.
-///
-/// # Errors
-/// When the module's files cannot be read.
 pub fn folder(paths: &Paths) -> anyhow::Result<PathBuf> {
     module().built(paths)
 }
 
 /// Compiles them, unless the cache has them; gives the folder with the programs.
-///
-/// # Errors
-/// What the compiler says.
 pub fn build(paths: &Paths) -> anyhow::Result<PathBuf> {
     module().build(paths)
 }

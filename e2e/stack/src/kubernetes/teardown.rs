@@ -34,9 +34,6 @@ const LAST: [&str; 3] = ["containerd", "kube-apiserver", "etcd"];
 const CNI_RESULTS: &str = "/var/lib/cni/results";
 
 /// Does all of it.
-///
-/// # Errors
-/// All steps that failed.
 pub fn run(state: &Path) -> anyhow::Result<()> {
     let mut failures = Vec::new();
     let mut step =

@@ -26,9 +26,6 @@ pub fn part(state: &Path) -> Part {
 }
 
 /// Starts the process, unless it runs.
-///
-/// # Errors
-/// When the program is not compiled, or its copy cannot be made or started.
 pub fn start(state: &Path, kubeconfig: &Path) -> anyhow::Result<()> {
     let daemon = part(state).daemon;
     if daemon.process().is_some() {

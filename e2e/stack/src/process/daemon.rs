@@ -51,9 +51,6 @@ impl Daemon {
 
     /// Starts it unless it lives; tells whether it was started. It gets a session of its own, so that neither a terminal's
     /// Ctrl-C nor its end reach it.
-    ///
-    /// # Errors
-    /// When the files cannot be written or the program cannot be started.
     pub fn start(&self, what: &Command) -> anyhow::Result<bool> {
         if self.process().is_some() {
             return Ok(false);
@@ -78,9 +75,6 @@ impl Daemon {
     }
 
     /// Sends `signal` and waits at most `patience`, then SIGKILL. Tells whether there was something to stop.
-    ///
-    /// # Errors
-    /// When the kernel refuses the signal, or the process outlives SIGKILL.
     pub fn stop(&self, signal: Signal, patience: Duration) -> anyhow::Result<bool> {
         let process = self.process();
         if let Some(process) = process {

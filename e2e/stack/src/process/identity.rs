@@ -42,9 +42,6 @@ impl Process {
     }
 
     /// Sends a signal; to a process that already ended it is no error.
-    ///
-    /// # Errors
-    /// When the kernel refuses, for want of rights.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         // The descriptor names the process that has the id now; once it is checked, a reused id cannot be hit.
         let handle = match pidfd_open(self.pid, PidfdFlags::empty()) {

@@ -24,9 +24,6 @@ pub fn request() {
 }
 
 /// Returns an error after Ctrl-C or SIGTERM.
-///
-/// # Errors
-/// "interrupted".
 pub fn check() -> anyhow::Result<()> {
     if requested() {
         bail!("interrupted");
@@ -35,9 +32,6 @@ pub fn check() -> anyhow::Result<()> {
 }
 
 /// From here on Ctrl-C and SIGTERM set the wish instead of ending this process. Later calls do nothing.
-///
-/// # Errors
-/// When the thread that waits for signals cannot be started.
 pub fn watch() -> anyhow::Result<()> {
     if WATCHED.swap(true, Ordering::Relaxed) {
         return Ok(());

@@ -24,9 +24,6 @@ pub struct Port {
 
 impl Port {
     /// Reserves a free port.
-    ///
-    /// # Errors
-    /// When there is none.
     pub fn hold() -> anyhow::Result<Port> {
         let held = TcpSocket::new_v4().context("make a socket")?;
         held.set_reuseaddr(true).context("let a server bind beside it")?;
@@ -35,9 +32,6 @@ impl Port {
     }
 
     /// So many of them.
-    ///
-    /// # Errors
-    /// As [`Port::hold`].
     pub fn hold_all<const COUNT: usize>() -> anyhow::Result<[Port; COUNT]> {
         let ports = (0..COUNT).map(|_| Port::hold()).collect::<anyhow::Result<Vec<Port>>>()?;
         Ok(ports.try_into().expect("as many as were asked for"))

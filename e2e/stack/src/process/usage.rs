@@ -18,9 +18,6 @@ pub struct ChildUsage {
 }
 
 /// Of all children that have ended and were waited for, and of theirs.
-///
-/// # Errors
-/// What the system says.
 pub fn of_children() -> anyhow::Result<ChildUsage> {
     let used = getrusage(UsageWho::RUSAGE_CHILDREN).context("ask for the usage of the children")?;
     Ok(ChildUsage {

@@ -8,9 +8,6 @@ use super::interrupt;
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
 /// Calls `probe` until it gives a value, at most `patience`; then gives up with what the last try said.
-///
-/// # Errors
-/// When the time is over, or we are asked to stop.
 pub fn until<T>(patience: Duration, probe: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     while_allowed(patience, interrupt::check, probe)
 }

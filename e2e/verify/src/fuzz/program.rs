@@ -39,9 +39,6 @@ pub struct Programs {
 
 impl Programs {
     /// Builds them.
-    ///
-    /// # Errors
-    /// When the compiler is missing and cannot be installed: the error says what to install.
     pub fn build() -> anyhow::Result<Programs> {
         let programs = Programs {
             folder: target_folder().join("fuzz"),

@@ -257,9 +257,6 @@ const fn names() -> [&'static str; ALL.len()] {
 
 impl Group {
     /// Checks what the group needs from the machine beyond the quick tier.
-    ///
-    /// # Errors
-    /// What is missing, with the command that installs it.
     pub fn ensure_requirements(&self) -> anyhow::Result<()> {
         match self.work {
             Work::Deep => requirements::ensure_fuzzing(),
@@ -381,9 +378,6 @@ fn finders(test: &str) -> Vec<&'static str> {
 }
 
 /// Checks that each of these tests, which are left out of the quick tier, is in exactly one group.
-///
-/// # Errors
-/// The first test that no group or several groups select.
 pub fn ensure_found(left_out: &[String]) -> anyhow::Result<()> {
     for test in left_out {
         let finders = finders(test);

@@ -57,9 +57,6 @@ fn parts(args: &VerifyArgs, steps: &Steps, paths: &Paths) -> anyhow::Result<()> 
 }
 
 /// Builds the programs with which tests read the chart and the manifests.
-///
-/// # Errors
-/// As [`Steps::once`].
 pub fn readers_of_manifests(steps: &Steps) -> anyhow::Result<()> {
     steps.once("programs that read the manifests are built", || {
         helm::path()?;

@@ -47,9 +47,6 @@ pub struct Rotation {
 
 impl Rotation {
     /// Reads the cache. An invalid file counts as missing: then all groups count as never run.
-    ///
-    /// # Errors
-    /// When there is a file that cannot be read.
     pub fn read(paths: &Paths) -> Result<Rotation> {
         let file = paths.cache.join("verify-groups.json");
         let text = match fs::read_to_string(&file) {
@@ -60,9 +57,6 @@ impl Rotation {
     }
 
     /// The group whose turn it is.
-    ///
-    /// # Errors
-    /// What git says.
     pub fn next(&self) -> Result<&'static Group> {
         let commits = commits()?;
         let changed: Vec<bool> = group::ALL.iter().map(|group| self.has_changed(group, commits)).collect();
@@ -72,9 +66,6 @@ impl Rotation {
     }
 
     /// Records that a group passed at this commit now.
-    ///
-    /// # Errors
-    /// What git says, or when the file cannot be written.
     pub fn note(&self, group: &Group) -> Result<()> {
         // Another run may have recorded other groups meanwhile.
         let mut ran: BTreeMap<String, Ran> = fs::read_to_string(&self.file)

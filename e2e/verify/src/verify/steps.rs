@@ -100,9 +100,6 @@ impl Steps {
     }
 
     /// Runs a test program, prints its output, and counts its tests. A program that ends early or does not compile counts as one failure.
-    ///
-    /// # Errors
-    /// As [`Steps::once`], or when it cannot be started.
     pub fn tests(&self, tests: &mut Command) -> anyhow::Result<()> {
         self.ensure_goes_on()?;
         let began = Instant::now();
