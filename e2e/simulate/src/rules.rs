@@ -76,11 +76,6 @@ impl Window {
         Self { amounts: VecDeque::with_capacity(size + 1), size }
     }
 
-    /// One amount each turn for so many turns.
-    fn turns(size: usize) -> Self {
-        Self::of(size)
-    }
-
     fn add(&mut self, amount: f64) {
         if self.amounts.len() == self.size {
             self.amounts.pop_front();

@@ -41,7 +41,7 @@ pub struct Flink {
 impl Flink {
     /// For so many partitions.
     pub fn new(partitions: u32) -> Self {
-        let window = || Window::turns(WINDOW_TURNS);
+        let window = || Window::of(WINDOW_TURNS);
         Self {
             partitions,
             arrival: window(),

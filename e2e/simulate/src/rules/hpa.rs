@@ -19,7 +19,7 @@ pub struct Hpa {
 impl Hpa {
     /// The metrics server's average is of about a minute.
     pub fn new() -> Self {
-        Self { busy: Window::turns(12), horizontal: Horizontal::default() }
+        Self { busy: Window::of(12), horizontal: Horizontal::default() }
     }
 }
 

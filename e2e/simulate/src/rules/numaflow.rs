@@ -26,7 +26,7 @@ impl Numaflow {
     /// For so many partitions.
     pub fn new(partitions: u32) -> Self {
         let changed_at = -COOLDOWN_SECONDS;
-        Self { partitions, pending: Window::turns(24), rate: Window::turns(24), changed_at }
+        Self { partitions, pending: Window::of(24), rate: Window::of(24), changed_at }
     }
 }
 
