@@ -208,7 +208,7 @@ impl Scene {
         let oracle = self.oracle();
         until(&format!("{rows} rows"), deadline, async || {
             let stored = oracle.rows().await?;
-            Ok(if stored >= rows { Seen::Done(()) } else { Seen::NotYet(format!("{stored} rows")) })
+            Ok(Seen::when(stored >= rows, || format!("{stored} rows")))
         })
         .await
     }
@@ -218,7 +218,7 @@ impl Scene {
         let wanted = load.acked() + more;
         until(&format!("{wanted} acknowledged spans"), deadline, async || {
             let acked = load.acked();
-            Ok(if acked >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{acked} acknowledged")) })
+            Ok(Seen::when(acked >= wanted, || format!("{acked} acknowledged")))
         })
         .await
     }
@@ -246,7 +246,7 @@ impl Scene {
         let group = self.pipeline.settings().consumer_group();
         until(&format!("group {group} without lag"), PATIENCE.deadline, async || {
             let lag = self.topic.lag(&group).await?;
-            Ok(if lag.messages == 0 { Seen::Done(()) } else { Seen::NotYet(format!("{lag:?}")) })
+            Ok(Seen::when(lag.messages == 0, || format!("{lag:?}")))
         })
         .await
     }

@@ -97,7 +97,7 @@ async fn held_alone(scene: &Scene) -> Result<()> {
         let messages = committed.iter().map(|(_, offset)| offset).sum::<i64>();
         let spans = u64::try_from(messages)? * Shape::Numbered.message_spans();
         let held = spans.saturating_sub(rows);
-        Ok(if held >= SPANS_HELD { Seen::Done(()) } else { Seen::NotYet(format!("{held} spans")) })
+        Ok(Seen::when(held >= SPANS_HELD, || format!("{held} spans")))
     })
     .await
 }
@@ -130,11 +130,7 @@ async fn left(scene: &Scene, before: &BTreeMap<String, String>) -> Result<()> {
     until("end of the gateways", FLOW, async || {
         let workloads = scene.namespace.api::<StatefulSet>().list(&ListParams::default()).await?.items.len();
         let pods = scene.pipeline.gateways().list().await?.len();
-        Ok(if workloads + pods == 0 {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("{workloads} StatefulSets, {pods} pods"))
-        })
+        Ok(Seen::when(workloads + pods == 0, || format!("{workloads} StatefulSets, {pods} pods")))
     })
     .await?;
     let after = uids(scene).await?;

@@ -42,14 +42,14 @@ async fn no_request_fails_while_pods_of_an_edge_are_replaced_and_every_span_is_a
             let now = edges(scene).uids().await?;
             let is_other =
                 now.len() == 2 && before.values().all(|uid| now.values().all(|other| other != uid));
-            Ok(if is_other { Seen::Done(()) } else { Seen::NotYet(format!("{now:?}")) })
+            Ok(Seen::when(is_other, || format!("{now:?}")))
         })
         .await?;
         let answered = clients.answered() + CLIENTS.len() as u64 * REQUESTS_AFTER;
         until("more requests answered", READY, async || {
             clients.ensure_no_failure()?;
             let now = clients.answered();
-            Ok(if now >= answered { Seen::Done(()) } else { Seen::NotYet(format!("{now} of {answered}")) })
+            Ok(Seen::when(now >= answered, || format!("{now} of {answered}")))
         })
         .await?;
         ensure!(clients.told_again() == 0, "requests were told to come again {} times", clients.told_again());
@@ -63,7 +63,7 @@ async fn no_request_fails_while_pods_of_an_edge_are_replaced_and_every_span_is_a
             let left = edges(scene).uids().await?;
             let service = scene.namespace.api::<Service>().get_opt(SERVICE).await?;
             let is_gone = left.is_empty() && service.is_none();
-            Ok(if is_gone { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+            Ok(Seen::when(is_gone, || format!("{left:?}")))
         })
         .await?;
         ensure!(scene.pipeline.gateways().uids().await? == gateways, "the edge's end replaced a gateway");

@@ -85,11 +85,7 @@ async fn wait_replaced(pods: &Pods, (name, uid): &(String, String)) -> Result<()
             found.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         let ready =
             conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
-        Ok(if other && ready {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("another pod: {other}, ready: {ready}"))
-        })
+        Ok(Seen::when(other && ready, || format!("another pod: {other}, ready: {ready}")))
     })
     .await
 }

@@ -66,7 +66,7 @@ async fn more(clients: &Clients) -> Result<()> {
     until("more requests answered", READY, async || {
         clients.ensure_no_failure()?;
         let now = clients.answered();
-        Ok(if now >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{now} of {wanted}")) })
+        Ok(Seen::when(now >= wanted, || format!("{now} of {wanted}")))
     })
     .await
 }
@@ -81,7 +81,7 @@ async fn replaced(scene: &Scene, clients: &Clients) -> Result<()> {
         clients.ensure_no_failure()?;
         let now = gateways.uids().await?;
         let is_other = now.get(&name).is_some_and(|other| *other != uid);
-        Ok(if is_other { Seen::Done(()) } else { Seen::NotYet(format!("{now:?}")) })
+        Ok(Seen::when(is_other, || format!("{now:?}")))
     })
     .await?;
     scene.pipeline.wait_ready(FLOW).await.map(drop)

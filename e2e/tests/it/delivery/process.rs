@@ -272,7 +272,7 @@ impl Gateway {
     pub async fn wait_lag(&self, messages: i64) -> Result<()> {
         until(&format!("group {} with {messages} messages left", self.group), PATIENCE, async || {
             let lag = self.topic.lag(&self.group).await?;
-            Ok(if lag.messages == messages { Seen::Done(()) } else { Seen::NotYet(format!("{lag:?}")) })
+            Ok(Seen::when(lag.messages == messages, || format!("{lag:?}")))
         })
         .await
         .with_context(|| format!("see {}", self.log.display()))
@@ -306,7 +306,7 @@ impl Gateway {
         until(&format!("metric {name} = {value}"), PATIENCE, async || {
             let found = self.metric(name).await?;
             let there = found.is_some_and(|found| (found - value).abs() < f64::EPSILON);
-            Ok(if there { Seen::Done(()) } else { Seen::NotYet(format!("{found:?}")) })
+            Ok(Seen::when(there, || format!("{found:?}")))
         })
         .await
         .with_context(|| format!("see {}", self.log.display()))

@@ -52,15 +52,10 @@ async fn in_a_zone(scene: &Scene, cluster: &Cluster, node: &str) -> Result<()> {
         let is_other = |pod: &Pod| !before.values().any(|uid| Some(uid) == pod.uid().as_ref());
         let zones: Vec<Option<&String>> =
             pods.iter().filter(|pod| is_other(pod)).map(|pod| pod.labels().get(ZONE)).collect();
-        Ok(
-            if zones.len() == before.len()
-                && zones.iter().all(|found| found.is_some_and(|found| found == zone))
-            {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{zones:?}: a Kubernetes before 1.35 needs PodTopologyLabelsAdmission"))
-            },
-        )
+        let is_zoned = |found: &Option<&String>| found.is_some_and(|found| found == zone);
+        Ok(Seen::when(zones.len() == before.len() && zones.iter().all(is_zoned), || {
+            format!("{zones:?}: a Kubernetes before 1.35 needs PodTopologyLabelsAdmission")
+        }))
     })
     .await?;
     reads_in(scene, zone).await
@@ -88,7 +83,7 @@ async fn expect_rack(scene: &Scene, rack: &str) -> Result<()> {
     let member = [Member { client: "sluice-gateway-traces-gateway-0".to_owned(), rack: rack.to_owned() }];
     until(&format!("{member:?} in the group {group}"), READY, async || {
         let found = members(&scene.environment.kafka_host, &group).await?;
-        Ok(if found == member { Seen::Done(()) } else { Seen::NotYet(format!("{found:?}")) })
+        Ok(Seen::when(found == member, || format!("{found:?}")))
     })
     .await
 }

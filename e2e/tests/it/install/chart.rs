@@ -332,7 +332,7 @@ impl Release<'_> {
     async fn wait_gone(&self) -> Result<()> {
         until("end of the release", GONE, async || {
             let left = self.left().await?;
-            Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(left.join(", ")) })
+            Ok(Seen::when(left.is_empty(), || left.join(", ")))
         })
         .await?;
         let leases: Vec<String> =

@@ -86,7 +86,7 @@ async fn may(
         if let Some(words) = refusal {
             ensure!(words.contains(LABEL), "the refusal does not say what to do: {words}");
         }
-        Ok(if refusal.is_none() == may { Seen::Done(()) } else { Seen::NotYet(format!("{refusal:?}")) })
+        Ok(Seen::when(refusal.is_none() == may, || format!("{refusal:?}")))
     })
     .await
 }

@@ -50,7 +50,7 @@ async fn apply_all(namespace: &Namespace) -> Result<()> {
                 return Ok(Seen::NotYet("nobody has looked at it".to_owned()));
             }
             let untold = untold(&live.spec, &status);
-            Ok(if untold.is_empty() { Seen::Done(()) } else { Seen::NotYet(untold.join("; ")) })
+            Ok(Seen::when(untold.is_empty(), || untold.join("; ")))
         })
         .await?;
     }
@@ -89,7 +89,7 @@ async fn apply_connected(namespace: &Namespace) -> Result<()> {
             };
             let is_told = says(kind::SOURCE_REACHABLE, ["kafka-ca", "kafka-user"])
                 && says(kind::SINK_REACHABLE, ["clickhouse-ca", "clickhouse-writer"]);
-            Ok(if is_told { Seen::Done(()) } else { Seen::NotYet(format!("{:?}", status.conditions)) })
+            Ok(Seen::when(is_told, || format!("{:?}", status.conditions)))
         })
         .await?;
     }
@@ -97,7 +97,7 @@ async fn apply_connected(namespace: &Namespace) -> Result<()> {
     until("the connection to count its pipelines", READY, async || {
         let status = connections.get("main").await.context("get the connection")?.status;
         let pipelines = status.as_ref().and_then(|status| status.pipelines);
-        Ok(if pipelines == Some(2) { Seen::Done(()) } else { Seen::NotYet(format!("{status:?}")) })
+        Ok(Seen::when(pipelines == Some(2), || format!("{status:?}")))
     })
     .await
 }

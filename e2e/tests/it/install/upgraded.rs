@@ -79,7 +79,7 @@ async fn stays(scene: &Scene, images: &Images) -> Result<()> {
     until("the gateway in its place", FLOW, async || {
         let now = scene.pipeline.gateways().uids().await?;
         let is_back = now.get(REPLACED).is_some_and(|uid| Some(uid) != before.get(REPLACED));
-        Ok(if is_back { Seen::Done(()) } else { Seen::NotYet(format!("{now:?}")) })
+        Ok(Seen::when(is_back, || format!("{now:?}")))
     })
     .await?;
     scene.pipeline.wait_ready(FLOW).await.context("with the gateway in its place")?;
@@ -107,7 +107,7 @@ async fn follows(scene: &Scene, images: &Images) -> Result<()> {
     until("every gateway with the operator's image", FLOW, async || {
         let images = running(scene).await?;
         let is_done = images == BTreeSet::from([next.clone()]);
-        Ok(if is_done { Seen::Done(()) } else { Seen::NotYet(format!("{images:?}")) })
+        Ok(Seen::when(is_done, || format!("{images:?}")))
     })
     .await?;
     scene.pipeline.wait_ready(FLOW).await.context("with the operator's image")?;

@@ -109,7 +109,7 @@ async fn wait_signed(scene: &Scene, release: &str) -> Result<()> {
     until(&format!("the signature of {release}"), READY, async || {
         let annotations = scene.pipeline.get().await?.metadata.annotations.unwrap_or_default();
         let signer = annotations.get(SIGNATURE).cloned().unwrap_or_default();
-        Ok(if signer == expected { Seen::Done(()) } else { Seen::NotYet(format!("signed by {signer:?}")) })
+        Ok(Seen::when(signer == expected, || format!("signed by {signer:?}")))
     })
     .await
 }
@@ -120,11 +120,7 @@ async fn wait_budget(scene: &Scene, most: i32) -> Result<()> {
     until("the other budget", READY, async || {
         let budget = budgets.get(&name).await.context("get the budget")?;
         let found = budget.spec.and_then(|spec| spec.max_unavailable);
-        Ok(if found == Some(IntOrString::Int(most)) {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("{found:?}"))
-        })
+        Ok(Seen::when(found == Some(IntOrString::Int(most)), || format!("{found:?}")))
     })
     .await
 }

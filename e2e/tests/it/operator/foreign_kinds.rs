@@ -44,7 +44,7 @@ async fn define(cluster: &Cluster, definition: &Value, made: &mut Vec<String>) -
         let found = api(cluster).get(name).await.context("get a definition")?;
         let conditions = found.status.and_then(|status| status.conditions).unwrap_or_default();
         let is_served = conditions.iter().any(|one| one.type_ == "Established" && one.status == "True");
-        Ok(if is_served { Seen::Done(()) } else { Seen::NotYet(format!("{conditions:?}")) })
+        Ok(Seen::when(is_served, || format!("{conditions:?}")))
     })
     .await?;
     told_of(cluster, definition).await
@@ -69,7 +69,7 @@ async fn told_of(cluster: &Cluster, definition: &Value) -> Result<()> {
         objects.list_metadata(&ListParams::default().limit(1)).await.context("list them")?;
         let request = hyper::Request::get("/openapi/v2").body(Vec::new()).context("make a request")?;
         let schemas = cluster.client().request_text(request).await.context("ask for the schema")?;
-        Ok(if schemas.contains(&schema) { Seen::Done(()) } else { Seen::NotYet(format!("no {schema}")) })
+        Ok(Seen::when(schemas.contains(&schema), || format!("no {schema}")))
     })
     .await
 }

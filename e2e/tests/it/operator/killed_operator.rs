@@ -237,7 +237,7 @@ async fn deleted(lives: &mut Lives<'_>) -> Result<()> {
         wait_pods(scene, &[]).await?;
         until("end of everything that the pipeline owned", LONGEST, async || {
             let left = objects(scene).await?;
-            Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+            Ok(Seen::when(left.is_empty(), || format!("{left:?}")))
         })
         .await
     };

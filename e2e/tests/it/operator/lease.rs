@@ -105,11 +105,7 @@ async fn wait_holder(namespace: &Namespace, prefix: &str) -> Result<()> {
     until(&format!("the Lease of {prefix}"), READY, async || {
         let lease = namespace.api::<Lease>().get_opt("sluice").await.context("get the Lease")?;
         let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
-        Ok(if holder.starts_with(prefix) {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("held by {holder:?}"))
-        })
+        Ok(Seen::when(holder.starts_with(prefix), || format!("held by {holder:?}")))
     })
     .await
 }

@@ -119,7 +119,7 @@ async fn tells(plugin: &Plugin) -> Result<()> {
     until("a status that says ready", SOON, async || {
         let ended = plugin.run("status traces").await?;
         let is_told = ended.code == Some(0) && ended.out.contains("2 of 2 gateways ready");
-        Ok(if is_told { Seen::Done(()) } else { Seen::NotYet(ended.out + &ended.told) })
+        Ok(Seen::when(is_told, || ended.out + &ended.told))
     })
     .await?;
     let story = plugin.run("status --json").await?.json(0)?;
@@ -130,11 +130,7 @@ async fn tells(plugin: &Plugin) -> Result<()> {
         let is_done = |one: &Value| one["lagMessages"] == 0 && one["gateway"].is_string();
         let of_all =
             lag["partitions"].as_array().is_some_and(|all| all.len() == 8 && all.iter().all(is_done));
-        Ok(if ended.code == Some(0) && of_all {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(ended.out + &ended.told)
-        })
+        Ok(Seen::when(ended.code == Some(0) && of_all, || ended.out + &ended.told))
     })
     .await?;
     plugin.run("lag traces").await?.has(0, "0 messages behind in 8 partitions")?;
@@ -159,7 +155,7 @@ async fn audits(scene: &Scene, plugin: &Plugin) -> Result<()> {
     until("no pod of an audit", SOON, async || {
         let left: Vec<Pod> = scene.namespace.list("app.kubernetes.io/component=audit").await?;
         let left: Vec<_> = left.iter().map(ResourceExt::name_any).collect();
-        Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(left.join(", ")) })
+        Ok(Seen::when(left.is_empty(), || left.join(", ")))
     })
     .await
 }
@@ -242,11 +238,7 @@ async fn has_partitions(plugin: &Plugin, pod: &str, wanted: impl Fn(i32) -> bool
             .map(|one| one["gateway"].as_str())
             .collect();
         let count = i32::try_from(owners.iter().filter(|owner| **owner == Some(pod)).count())?;
-        Ok(if owners.iter().all(Option::is_some) && wanted(count) {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("{owners:?}"))
-        })
+        Ok(Seen::when(owners.iter().all(Option::is_some) && wanted(count), || format!("{owners:?}")))
     })
     .await
 }

@@ -62,7 +62,7 @@ async fn runs(scene: &Scene) -> Result<()> {
     until("a row that says that it runs", READY, async || {
         let row = row(scene).await?;
         let is_so = expected.iter().all(|(column, value)| row.get(*column).is_some_and(|is| is == value));
-        Ok(if is_so { Seen::Done(()) } else { Seen::NotYet(format!("{row:?}")) })
+        Ok(Seen::when(is_so, || format!("{row:?}")))
     })
     .await?;
     let image = &scene.environment.gateway_image;
@@ -87,11 +87,7 @@ async fn says(scene: &Scene, words: &[&str]) -> Result<()> {
         // How it is laid out is kubectl's.
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         let missing: Vec<&&str> = words.iter().filter(|word| !said.contains(**word)).collect();
-        Ok(if missing.is_empty() {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("describe does not say {missing:?}: {said}"))
-        })
+        Ok(Seen::when(missing.is_empty(), || format!("describe does not say {missing:?}: {said}")))
     })
     .await
 }

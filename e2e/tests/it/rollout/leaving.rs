@@ -84,11 +84,7 @@ async fn deleted(scene: &Scene, front: &SinkFront) -> Result<()> {
     until("end of the gateways and of their volumes", FLOW, async || {
         let pods = scene.pipeline.gateways().list().await?.len();
         let claims = crate::storage::volumes::claims(scene).await?.len();
-        Ok(if pods + claims == 0 {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("{pods} pods, {claims} claims"))
-        })
+        Ok(Seen::when(pods + claims == 0, || format!("{pods} pods, {claims} claims")))
     })
     .await
 }

@@ -53,7 +53,7 @@ async fn rests(scene: &Scene) -> Result<()> {
     ensure!(words.contains("idle"), "{words}");
     until("no gateways", READY, async || {
         let left = scene.pipeline.gateways().uids().await?;
-        Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+        Ok(Seen::when(left.is_empty(), || format!("{left:?}")))
     })
     .await
 }

@@ -78,7 +78,7 @@ async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
             .iter()
             .zip(&after)
             .all(|(before, after)| !after.is_empty() && after.iter().all(|uid| !before.contains(uid)));
-        Ok(if is_replaced { Seen::Done(()) } else { Seen::NotYet(format!("{before:?}, then {after:?}")) })
+        Ok(Seen::when(is_replaced, || format!("{before:?}, then {after:?}")))
     })
     .await?;
     for pipeline in both {
@@ -173,11 +173,7 @@ async fn counted(scene: &Scene, pipelines: u32) -> Result<()> {
     until(&format!("a count of {pipelines}"), READY, async || {
         let found = connections.get(MAIN).await.context("get the connection")?;
         let status = found.status.unwrap_or_default();
-        Ok(if status.pipelines == Some(pipelines) {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("{status:?}"))
-        })
+        Ok(Seen::when(status.pipelines == Some(pipelines), || format!("{status:?}")))
     })
     .await
 }

@@ -26,11 +26,7 @@ async fn what_a_stranger_writes_into_the_status_is_removed() -> Result<()> {
             let status = scene.pipeline.get().await?.status.unwrap_or_default();
             let drain = status.scaling.as_ref().and_then(|scaling| scaling.drain.as_ref());
             let is_foreign = drain.is_some() || status.schema_job.as_deref() == Some("by-hand");
-            Ok(if is_foreign {
-                Seen::NotYet(format!("{drain:?}, {:?}", status.schema_job))
-            } else {
-                Seen::Done(())
-            })
+            Ok(Seen::when(!is_foreign, || format!("{drain:?}, {:?}", status.schema_job)))
         })
         .await?;
         scene.pipeline.apply(&json!({"replicas": 2})).await?;

@@ -238,11 +238,7 @@ impl Ground<'_> {
             };
             let untold = mutants.iter().filter(|mutant| !mutant.taken.as_ref().is_none_or(is_told));
             let untold: Vec<u64> = untold.map(|mutant| mutant.number).collect();
-            Ok(if untold.is_empty() {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("none about {untold:?}"))
-            })
+            Ok(Seen::when(untold.is_empty(), || format!("none about {untold:?}")))
         })
         .await
     }

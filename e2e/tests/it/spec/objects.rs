@@ -174,7 +174,7 @@ async fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
         scene.pipeline.delete(READY).await?;
         until("end of all that the pipeline had", READY, async || {
             let left = left_behind(&scene.namespace, &pipeline_selector("traces")).await?;
-            Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(left.join(", ")) })
+            Ok(Seen::when(left.is_empty(), || left.join(", ")))
         })
         .await
     })
@@ -217,7 +217,7 @@ async fn pods_are_placed_and_called_as_the_spec_says() -> Result<()> {
         until("two gateways with the other label", READY, async || {
             let new = scene.pipeline.gateways().uids().await?;
             let is_done = new.len() == 2 && new.iter().all(|(name, uid)| old.get(name) != Some(uid));
-            Ok(if is_done { Seen::Done(()) } else { Seen::NotYet(format!("{new:?}")) })
+            Ok(Seen::when(is_done, || format!("{new:?}")))
         })
         .await?;
         scene.pipeline.wait_ready(READY).await?;
@@ -278,7 +278,7 @@ async fn gateways_run_as_a_user_that_the_image_does_not_know() -> Result<()> {
         until("a gateway of another user", READY, async || {
             let new = scene.pipeline.gateways().uids().await?;
             let is_done = new.len() == 1 && new.iter().all(|(name, uid)| old.get(name) != Some(uid));
-            Ok(if is_done { Seen::Done(()) } else { Seen::NotYet(format!("{new:?}")) })
+            Ok(Seen::when(is_done, || format!("{new:?}")))
         })
         .await?;
         scene.pipeline.wait_ready(READY).await?;
@@ -318,7 +318,7 @@ async fn a_restarted_operator_writes_nothing() -> Result<()> {
         operator.kill_and_wait(READY).await?;
         until("a reconcile by the new operator", READY, async || {
             let done = operator_metric(scene, RECONCILES_DONE).await?;
-            Ok(if done >= 1.0 { Seen::Done(()) } else { Seen::NotYet(format!("{done} reconciles")) })
+            Ok(Seen::when(done >= 1.0, || format!("{done} reconciles")))
         })
         .await?;
         let after = at_rest(&scene.namespace).await?;

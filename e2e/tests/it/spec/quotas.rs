@@ -44,11 +44,7 @@ pub async fn limit(namespace: &Namespace, name: &str, hard: &Value) -> Result<()
     quotas.create(&PostParams::default(), &quota).await.context("make a quota")?;
     until("the quota counted", READY, async || {
         let status = quotas.get(name).await?.status.unwrap_or_default();
-        Ok(if status.used.is_some_and(|used| !used.is_empty()) {
-            Seen::Done(())
-        } else {
-            Seen::NotYet("no figures".to_owned())
-        })
+        Ok(Seen::when(status.used.is_some_and(|used| !used.is_empty()), || "no figures".to_owned()))
     })
     .await
 }

@@ -76,11 +76,9 @@ async fn gone_at_once(scene: &Scene) -> Result<()> {
         let workloads = workloads.iter().filter(|one| one.name_any() == "traces-gateway").count();
         let claims = claims(scene).await?;
         let claims = claims.keys().filter(|name| name.starts_with("queue-traces-")).count();
-        Ok(if pods.len() + workloads + claims == 0 {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("{pods:?}, {workloads} StatefulSets, {claims} claims"))
-        })
+        Ok(Seen::when(pods.len() + workloads + claims == 0, || {
+            format!("{pods:?}, {workloads} StatefulSets, {claims} claims")
+        }))
     })
     .await
 }
@@ -141,11 +139,9 @@ async fn began_anew(scene: &Scene, before: &Uids) -> Result<()> {
             return Ok(Seen::Failed(anyhow!("gateways were restarted {restarts:?} times")));
         }
         let status = scene.pipeline.get().await?.status.unwrap_or_default();
-        Ok(if restarts.contains(&1) && status.ready_replicas == Some(2) {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("restarts {restarts:?}, {:?} ready", status.ready_replicas))
-        })
+        Ok(Seen::when(restarts.contains(&1) && status.ready_replicas == Some(2), || {
+            format!("restarts {restarts:?}, {:?} ready", status.ready_replicas)
+        }))
     })
     .await
 }

@@ -71,7 +71,7 @@ async fn killed(scene: &Scene) -> Result<()> {
         let after = gateways.uids().await?;
         let is_new =
             after.len() == before.len() && after.values().all(|uid| !before.values().any(|old| old == uid));
-        Ok(if is_new { Seen::Done(()) } else { Seen::NotYet(format!("{before:?}, then {after:?}")) })
+        Ok(Seen::when(is_new, || format!("{before:?}, then {after:?}")))
     })
     .await
 }
@@ -90,11 +90,7 @@ async fn taken_away(scene: &Scene) -> Result<()> {
 async fn drained(scene: &Scene) -> Result<()> {
     until("end of the volume without a gateway", FLOW, async || {
         let left: Vec<String> = claims(scene).await?.into_keys().collect();
-        Ok(if left == ["queue-traces-gateway-0"] {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("{left:?}"))
-        })
+        Ok(Seen::when(left == ["queue-traces-gateway-0"], || format!("{left:?}")))
     })
     .await?;
     scene.pipeline.wait_condition(VOLUMES_DRAINED, ("True", "Ok"), FLOW).await.map(drop)

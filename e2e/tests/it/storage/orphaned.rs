@@ -86,7 +86,7 @@ async fn given_back(scene: &Scene) -> Result<()> {
     scene.pipeline.wait_condition(kind::SCALING_LIMITED, ("False", reason::OK), READY).await?;
     until("end of the volume of the gateway that left", FLOW, async || {
         let left: Vec<String> = claims(scene).await?.into_keys().collect();
-        Ok(if left.len() == 2 { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+        Ok(Seen::when(left.len() == 2, || format!("{left:?}")))
     })
     .await
 }

@@ -70,7 +70,7 @@ async fn play(scene: &Scene, front: &SinkFront) -> Result<()> {
     until("all volumes to be seen empty", READY, async || {
         let status = scene.pipeline.get().await?.status.unwrap_or_default();
         let is_known = status.volumes.as_ref().is_some_and(|volumes| volumes.cache_since.is_some());
-        Ok(if is_known { Seen::Done(()) } else { Seen::NotYet(format!("{:?}", status.volumes)) })
+        Ok(Seen::when(is_known, || format!("{:?}", status.volumes)))
     })
     .await?;
     let load = scene.load(SPANS_PER_SECOND);
@@ -106,7 +106,7 @@ async fn give_up(scene: &Scene, lost: &str) -> Result<()> {
         until("another claim", READY, async || {
             let now = uids(scene).await?;
             let is_new = now.get(&claim).is_some_and(|uid| before.get(&claim) != Some(uid));
-            Ok(if is_new { Seen::Done(()) } else { Seen::NotYet(format!("{now:?}")) })
+            Ok(Seen::when(is_new, || format!("{now:?}")))
         })
         .await
     };

@@ -99,14 +99,9 @@ async fn replace(scene: &Scene) -> Result<()> {
         let status = scene.pipeline.get().await?.status.unwrap_or_default();
         let conditions = || status.conditions.iter();
         let is_well = |kind: &str| conditions().any(|one| one.type_ == kind && one.status == "True");
-        Ok(
-            if claims.len() == 2 && claims.iter().all(is_new) && is_well(VOLUMES_RESIZED) && is_well("Ready")
-            {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{:?}", status.volumes))
-            },
-        )
+        let are_new = claims.len() == 2 && claims.iter().all(is_new);
+        let is_done = are_new && is_well(VOLUMES_RESIZED) && is_well("Ready");
+        Ok(Seen::when(is_done, || format!("{:?}", status.volumes)))
     })
     .await?;
     let status = scene.pipeline.get().await?.status.unwrap_or_default();

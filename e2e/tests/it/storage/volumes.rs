@@ -97,11 +97,7 @@ async fn grow_telling(scene: &Scene, look: impl AsyncFnOnce() -> Result<()>) -> 
         let workload = workload(scene).await?;
         let size = workload.as_ref().and_then(template_size);
         let is_new = workload.is_some_and(|workload| workload.uid() != uid);
-        Ok(if is_new && size.as_deref() == Some("2Gi") {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("{size:?}"))
-        })
+        Ok(Seen::when(is_new && size.as_deref() == Some("2Gi"), || format!("{size:?}")))
     })
     .await?;
     look().await?;
@@ -152,11 +148,7 @@ async fn leave_one_behind(scene: &Scene) -> Result<()> {
     until("end of the volume without a gateway", DRAINED, async || {
         let left = claims(scene).await?;
         let names: Vec<&String> = left.keys().collect();
-        Ok(if names == ["queue-traces-gateway-0"] {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("{names:?}"))
-        })
+        Ok(Seen::when(names == ["queue-traces-gateway-0"], || format!("{names:?}")))
     })
     .await?;
     scene.pipeline.wait_condition(VOLUMES_DRAINED, ("True", "Ok"), DRAINED).await?;

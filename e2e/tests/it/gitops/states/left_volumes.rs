@@ -124,7 +124,7 @@ async fn may_be_deleted(namespace: &Namespace, may: bool) -> Result<()> {
         let asked = claims.delete(LEFT, &DeleteParams::default().dry_run()).await;
         let is_refused = matches!(&asked, Err(kube::Error::Api(status)) if status.code == 403);
         // One that is gone by now was let go.
-        Ok(if is_refused == may { Seen::NotYet(format!("{asked:?}")) } else { Seen::Done(()) })
+        Ok(Seen::when(is_refused != may, || format!("{asked:?}")))
     })
     .await
 }

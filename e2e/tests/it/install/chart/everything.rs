@@ -160,11 +160,9 @@ impl Release<'_> {
             let more: Vec<&str> =
                 more.into_iter().filter(|left| *left != KUBERNETES_OWN && !may_stay(left)).collect();
             let less: BTreeSet<String> = before.difference(&now).cloned().collect();
-            Ok(if more == [lease.as_str()] && less == *gone {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("more than before: {more:?}; no more: {less:?}"))
-            })
+            Ok(Seen::when(more == [lease.as_str()] && less == *gone, || {
+                format!("more than before: {more:?}; no more: {less:?}")
+            }))
         })
         .await
     }

@@ -116,7 +116,7 @@ async fn rotated(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
         until("other gateways in place of both", LONGEST, async || {
             let now = scene.pipeline.gateways().uids().await?;
             let is_other = now.len() == 2 && now.iter().all(|(name, uid)| before.get(name) != Some(uid));
-            Ok(if is_other { Seen::Done(()) } else { Seen::NotYet(format!("{now:?}")) })
+            Ok(Seen::when(is_other, || format!("{now:?}")))
         })
         .await?;
         wait_complete(scene, 2).await?;
@@ -228,7 +228,7 @@ async fn gone(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
         until("end of everything but the volumes", LONGEST, async || {
             let left: Vec<String> = objects(scene).await?.into_iter().collect();
             let are_volumes = !left.is_empty() && left.iter().all(|one| volumes.contains(one));
-            Ok(if are_volumes { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+            Ok(Seen::when(are_volumes, || format!("{left:?}")))
         })
         .await
     };

@@ -27,11 +27,7 @@ const CONFIGS_MAX: usize = 4;
 pub async fn wait_whole(scene: &Scene, claims: u32) -> Result<()> {
     until("each object of the pipeline once", LONGEST, async || {
         let found = objects(scene).await?;
-        Ok(if is_whole(scene.pipeline.name(), claims, &found) {
-            Seen::Done(())
-        } else {
-            Seen::NotYet(format!("{found:?}"))
-        })
+        Ok(Seen::when(is_whole(scene.pipeline.name(), claims, &found), || format!("{found:?}")))
     })
     .await
 }
@@ -93,7 +89,7 @@ fn is_complete(status: &TracePipelineStatus, replicas: u32) -> bool {
 pub async fn wait_pods(scene: &Scene, names: &[&str]) -> Result<()> {
     until(&format!("pods {names:?} and no other"), LONGEST, async || {
         let found: Vec<String> = scene.pipeline.gateways().uids().await?.into_keys().collect();
-        Ok(if found == names { Seen::Done(()) } else { Seen::NotYet(format!("{found:?}")) })
+        Ok(Seen::when(found == names, || format!("{found:?}")))
     })
     .await
 }

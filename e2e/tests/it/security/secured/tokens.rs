@@ -129,7 +129,7 @@ async fn rows_arrive_while_tokens_expire_and_are_renewed() -> Result<()> {
         let before = tokens.issuer.issued();
         until("tokens that were renewed", PATIENCE, async || {
             let renewed = tokens.issuer.issued() - before;
-            Ok(if renewed >= TOKENS_MIN { Seen::Done(()) } else { Seen::NotYet(format!("{renewed} tokens")) })
+            Ok(Seen::when(renewed >= TOKENS_MIN, || format!("{renewed} tokens")))
         })
         .await?;
         // All tokens from before have expired, and so have the connections that began with them.
