@@ -144,7 +144,7 @@ async fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
         };
         let played = played.await;
         // It belongs to no namespace.
-        played.and(replaced::remove_class(&cluster, &unknown).await)
+        played.and(cluster.delete(&replaced::class(&unknown)).await)
     })
     .await
 }

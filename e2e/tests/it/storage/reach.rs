@@ -18,7 +18,7 @@ use sluice_crds::status::{condition as kind, reason};
 use crate::environment::READY;
 use crate::gitops::health::reached;
 use crate::scene::{self, Scene, Uses};
-use crate::storage::replaced::{class, remove_class};
+use crate::storage::replaced::class;
 use crate::storage::volumes::uids;
 
 /// Load of numbered spans, a kilobyte each.
@@ -44,7 +44,7 @@ async fn a_volume_whose_zone_is_gone_is_made_anew_and_nothing_is_lost() -> Resul
         let cluster = scene.namespace.cluster().clone();
         let nodes: Api<Node> = Api::all(cluster.client());
         // A run that was cut off may have left it.
-        remove_class(&cluster, ZONED_CLASS).await?;
+        cluster.delete(&class(ZONED_CLASS)).await?;
         cluster.apply(&class(ZONED_CLASS)).await?;
         for node in nodes.list(&ListParams::default()).await.context("list nodes")? {
             zone(&nodes, &node.name_any(), Some(&node.name_any())).await?;
@@ -53,7 +53,7 @@ async fn a_volume_whose_zone_is_gone_is_made_anew_and_nothing_is_lost() -> Resul
             played = play(scene, &front) => played,
             ended = provide_zoned(cluster.client(), ZONED_CLASS, ZONE) => bail!("nobody makes volumes any more: {ended:?}"),
         };
-        played.and(remove_class(&cluster, ZONED_CLASS).await)?;
+        played.and(cluster.delete(&class(ZONED_CLASS)).await)?;
         // Its volumes need their zone until then.
         scene.pipeline.delete(READY).await?;
         for node in nodes.list(&ListParams::default()).await.context("list nodes")? {

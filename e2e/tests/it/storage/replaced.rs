@@ -4,15 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use e2e_fixtures::cluster::{Cluster, Seen, until};
+use anyhow::{Result, bail, ensure};
+use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::local_volumes::provide_also;
 use e2e_fixtures::pipeline::condition;
 use e2e_stack::kubernetes::volumes::PROVISIONER;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::DeleteParams;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use sluice_crds::status::condition::{RECONCILING, VOLUMES_RESIZED};
 use sluice_crds::status::reason::{REPLACING, RESIZING_VOLUMES};
@@ -38,9 +36,9 @@ async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_on
         scene.environment.local_clickhouse_only()?;
         let cluster = scene.namespace.cluster().clone();
         // A run that was cut off may have left it.
-        remove_class(&cluster, OTHER_CLASS).await?;
+        cluster.delete(&class(OTHER_CLASS)).await?;
         let played = play(scene).await;
-        played.and(remove_class(&cluster, OTHER_CLASS).await)
+        played.and(cluster.delete(&class(OTHER_CLASS)).await)
     })
     .await
 }
@@ -140,13 +138,4 @@ pub fn class(name: &str) -> Value {
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
         "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer",
     })
-}
-
-/// Removes a class. One that is gone already is fine.
-pub async fn remove_class(cluster: &Cluster, name: &str) -> Result<()> {
-    let classes: Api<StorageClass> = Api::all(cluster.client());
-    match classes.delete(name, &DeleteParams::default()).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        deleted => deleted.map(drop).context("delete the class"),
-    }
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use e2e_fixtures::cluster::or_gone;
 use e2e_fixtures::local_operator::{LocalOperator, Orders, Program, RELEASE, Write, admit};
 use e2e_stack::say;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -131,10 +132,8 @@ impl<'a> Lives<'a> {
     /// Who was killed gives nothing back; the next one would wait 15 s.
     async fn free_lease(&self) -> Result<()> {
         let leases = self.scene.namespace.api::<Lease>();
-        match leases.delete(RELEASE, &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            other => other.map(drop).context("delete the Lease of an operator that was killed"),
-        }
+        let deleted = or_gone(leases.delete(RELEASE, &DeleteParams::default()).await);
+        deleted.context("delete the Lease of an operator that was killed")
     }
 }
 

@@ -28,7 +28,7 @@ use crate::environment::while_operator_rests;
 use crate::scene::{self, Scene, Uses};
 use crate::security::secured::pods::Own;
 use crate::storage::orphaned::owners;
-use crate::storage::replaced::{class, remove_class};
+use crate::storage::replaced::class;
 use crate::storage::volumes::{self, claims, uids};
 
 const OTHER_CLASS: &str = "e2e-killed";
@@ -49,10 +49,10 @@ async fn an_operator_that_dies_of_every_write_finishes_what_comes_from_outside()
         let own = Own::start(scene).await?;
         let cluster = scene.environment.cluster.clone();
         // A run that was cut off may have left it.
-        remove_class(&cluster, OTHER_CLASS).await?;
+        cluster.delete(&class(OTHER_CLASS)).await?;
         cluster.apply(&class(OTHER_CLASS)).await?;
         let played = while_operator_rests(&cluster, Box::pin(provided(&cluster, play(scene, &own)))).await;
-        played.and(remove_class(&cluster, OTHER_CLASS).await)?;
+        played.and(cluster.delete(&class(OTHER_CLASS)).await)?;
         own.remove()
     })
     .await
