@@ -198,6 +198,17 @@ impl Scene {
         Load::start(&self.producer, self.feed(Shape::Numbered, Some(spans_per_second)))
     }
 
+    /// The same, once so many rows are there.
+    pub async fn flowing_load(&self, spans_per_second: u64, rows: u64, deadline: Duration) -> Result<Load> {
+        let load = self.load(spans_per_second);
+        self.wait_rows(rows, deadline).await.map(|()| load)
+    }
+
+    /// Ends a load, all of whose spans must be there once.
+    pub async fn end(&self, load: Load) -> Result<()> {
+        self.assert_nothing_lost(&load.stop().await?).await.map(drop)
+    }
+
     /// What counts the producer's spans.
     pub fn oracle(&self) -> Oracle {
         self.database.oracle(TABLE, self.producer.run())

@@ -45,8 +45,7 @@ async fn a_gateway_that_is_not_empty_in_time_stays_or_goes_as_the_spec_says() ->
         away(scene, &front, &load).await?;
         force(scene).await?;
         front.go(Way::Open);
-        scene.assert_nothing_lost(&load.stop().await?).await?;
-        Ok(())
+        scene.end(load).await
     })
     .await
 }

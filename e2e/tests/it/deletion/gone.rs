@@ -53,8 +53,7 @@ async fn a_pipeline_without_its_servers_goes_at_its_limit_and_leaves_what_it_hol
         let own = Own::start(scene).await?;
         scene.start(&spec()).await?;
         let operator = restarts(scene).await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
         own.clickhouse.open(false);
         held_alone(scene).await?;
         own.kafka.open(false);
@@ -68,7 +67,7 @@ async fn a_pipeline_without_its_servers_goes_at_its_limit_and_leaves_what_it_hol
         own.clickhouse.open(true);
         scene.start(&spec()).await?;
         ensure!(uids(scene).await? == volumes, "other volumes took the place of those that were left");
-        scene.assert_nothing_lost(&load.stop().await?).await?;
+        scene.end(load).await?;
         // While its servers are there.
         scene.pipeline.delete(FLOW).await?;
         own.remove()

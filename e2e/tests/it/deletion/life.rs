@@ -34,8 +34,7 @@ const FLOW: Duration = Duration::from_mins(2);
 async fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_doubled() -> Result<()> {
     scene::run("life", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
         scene.start(&spec(&json!({}))).await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
         scene.pipeline.wait_condition(condition::SCALING_ACTIVE, ("True", reason::ACTIVE), READY).await?;
         settled(scene, &json!({}), "scaled-by-the-operator").await?;
         suspended(scene).await?;
@@ -48,8 +47,7 @@ async fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_do
         deleted(scene).await?;
         scene.start(&spec(&json!({}))).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
-        scene.assert_nothing_lost(&load.stop().await?).await?;
-        Ok(())
+        scene.end(load).await
     })
     .await
 }

@@ -24,8 +24,7 @@ const FLOW: Duration = Duration::from_mins(2);
 async fn a_killed_gateway_loses_nothing() -> Result<()> {
     scene::run("a_killed_gateway_loses_nothing", Uses::Servers, 8, async |scene: &mut Scene| {
         scene.start_default().await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
         let gateways = scene.pipeline.gateways();
         let victim = first(&gateways).await?;
         gateways.kill(&victim.0).await?;
@@ -37,8 +36,7 @@ async fn a_killed_gateway_loses_nothing() -> Result<()> {
         wait_replaced(&gateways, &leaving).await?;
         scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
         scene.pipeline.wait_ready(READY).await?;
-        scene.assert_nothing_lost(&load.stop().await?).await?;
-        Ok(())
+        scene.end(load).await
     })
     .await
 }
@@ -47,8 +45,7 @@ async fn a_killed_gateway_loses_nothing() -> Result<()> {
 async fn a_killed_operator_leaves_the_gateways_alone() -> Result<()> {
     scene::run("a_killed_operator_leaves_the_gateways", Uses::ServersAlone, 8, async |scene: &mut Scene| {
         scene.start_default().await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
         let before = scene.pipeline.gateways().uids().await?;
         scene.environment.operator.kill_and_wait(READY).await?;
         scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
@@ -63,8 +60,7 @@ async fn a_killed_operator_leaves_the_gateways_alone() -> Result<()> {
                 status.ready_replicas == Some(1) && status.replicas == Some(1)
             })
             .await?;
-        scene.assert_nothing_lost(&load.stop().await?).await?;
-        Ok(())
+        scene.end(load).await
     })
     .await
 }

@@ -34,8 +34,7 @@ async fn a_minute_without_clickhouse_loses_nothing() -> Result<()> {
     scene::run("a_minute_without_clickhouse", Uses::Servers, 8, async |scene: &mut Scene| {
         let front = scene.front().await?;
         scene.start_default().await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
         front.go(Way::Refused);
         let before = until("gateways that are behind", FLOW, async || {
             let waits = Waits::of(scene).await?;
@@ -51,7 +50,7 @@ async fn a_minute_without_clickhouse_loses_nothing() -> Result<()> {
         assert_waited_for_the_sink(before, Waits::of(scene).await?)?;
         front.go(Way::Open);
         scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
-        scene.assert_nothing_lost(&load.stop().await?).await?;
+        scene.end(load).await?;
         let inserted = sum(scene, "sluice_gateway_freshness_seconds_count").await?;
         ensure!(inserted > 0.0, "no block says how fresh it was");
         assert_no_restarts(scene).await
@@ -64,13 +63,12 @@ async fn a_restarted_broker_loses_nothing() -> Result<()> {
     scene::run("a_restarted_broker_loses_nothing", Uses::Servers, 8, async |scene: &mut Scene| {
         let broker = OwnBroker::start(scene).await?;
         scene.start_default().await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
         for signal in [Signal::TERM, Signal::KILL] {
             broker.restart(signal).await?;
             scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
         }
-        scene.assert_nothing_lost(&load.stop().await?).await?;
+        scene.end(load).await?;
         assert_no_restarts(scene).await?;
         // While its broker is there.
         scene.pipeline.delete(FLOW).await?;

@@ -66,8 +66,7 @@ async fn with_two_images(test: &str, play: impl AsyncFnOnce(&Scene, &Images) -> 
 async fn stays(scene: &Scene, images: &Images) -> Result<()> {
     scene.start(&json!({"replicas": 2})).await?;
     let before = scene.pipeline.gateways().uids().await?;
-    let load = scene.load(SPANS_PER_SECOND);
-    scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+    let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
 
     install(scene, &Images { gateway: OTHER_IMAGE.to_owned(), ..images.clone() }).await?;
     wait_told(scene, OTHER_IMAGE).await?;
@@ -89,8 +88,7 @@ async fn stays(scene: &Scene, images: &Images) -> Result<()> {
     wait_told(scene, &images.gateway).await?;
     scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
     ensure!(scene.pipeline.gateways().uids().await? == after, "the downgrade replaced a gateway");
-    scene.assert_nothing_lost(&load.stop().await?).await?;
-    Ok(())
+    scene.end(load).await
 }
 
 async fn follows(scene: &Scene, images: &Images) -> Result<()> {
@@ -98,8 +96,7 @@ async fn follows(scene: &Scene, images: &Images) -> Result<()> {
     let as_operator = |strategy: &str| json!({"replicas": 2, "gateway": {"upgradeStrategy": strategy}});
     scene.start(&as_operator("Automatic")).await?;
     ensure!(running(scene).await? == BTreeSet::from([images.gateway.clone()]), "another image runs");
-    let load = scene.load(SPANS_PER_SECOND);
-    scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+    let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
 
     install(scene, &Images { gateway: next.clone(), ..images.clone() }).await?;
     let is_next = |status: &TracePipelineStatus| status.image.as_deref() == Some(next.as_str());
@@ -124,8 +121,7 @@ async fn follows(scene: &Scene, images: &Images) -> Result<()> {
     scene.pipeline.wait_ready(READY).await?;
     scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
     ensure!(scene.pipeline.gateways().uids().await? == moved, "the downgrade replaced a gateway");
-    scene.assert_nothing_lost(&load.stop().await?).await?;
-    Ok(())
+    scene.end(load).await
 }
 
 /// A second image of the same gateway, by another name, given to the cluster. Its program was built for the first one.

@@ -78,8 +78,7 @@ async fn moves(scene: &Scene, (first, second): (&LocalOperator, &LocalOperator))
     wait_signed(scene, "sluice-a").await?;
     scene.pipeline.wait_ready(READY).await?;
     ensure!(works(second) == 0, "the operator of another team wrote {:?}", second.front.writes());
-    let load = scene.load(SPANS_PER_SECOND);
-    scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+    let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
     let gateways = scene.pipeline.gateways().uids().await?;
     label(scene, "b").await?;
     wait_signed(scene, "sluice-b").await?;
@@ -92,8 +91,7 @@ async fn moves(scene: &Scene, (first, second): (&LocalOperator, &LocalOperator))
     ensure!(after == written, "the operator that it left wrote on: {:?}", first.front.writes());
     let now = scene.pipeline.gateways().uids().await?;
     ensure!(now == gateways, "gateways were replaced: {gateways:?}, then {now:?}");
-    scene.assert_nothing_lost(&load.stop().await?).await?;
-    Ok(())
+    scene.end(load).await
 }
 
 async fn label(scene: &Scene, team: &str) -> Result<()> {

@@ -78,8 +78,7 @@ async fn play(scene: &Scene) -> Result<()> {
     scene.apply_credentials().await?;
     let mut lives = Lives::prepare(scene).await?;
     Box::pin(made(&mut lives)).await?;
-    let load = scene.load(SPANS_PER_SECOND);
-    scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+    let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
     Box::pin(grown(&mut lives)).await?;
     let config = json!({"gateway": {"logLevel": "debug"}});
     Box::pin(changed(&mut lives, "config", &config)).await?;
@@ -96,7 +95,7 @@ async fn play(scene: &Scene) -> Result<()> {
     let smaller = merged(&memory, &json!({"queue": {"size": "1Gi"}}));
     Box::pin(volumes_replaced(&mut lives, "shrink", &spec(2, &smaller))).await?;
     Box::pin(one_left(&mut lives, &smaller)).await?;
-    scene.assert_nothing_lost(&load.stop().await?).await?;
+    scene.end(load).await?;
     Box::pin(deleted(&mut lives)).await?;
     std::fs::remove_dir_all(&lives.folder).context("remove the test's files")
 }

@@ -32,8 +32,7 @@ async fn who_cannot_leave_is_named_and_goes_once_the_server_is_back() -> Result<
     scene::run("leaving", Uses::Servers, 4, async |scene: &mut Scene| {
         let front = scene.front().await?;
         scene.start(&spec(2, false)).await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
         front.go(Way::Refused);
         reached(&scene.pipeline, "inserts-failing", FLOW, is_sink_failing).await?;
         let before = scene.pipeline.gateways().uids().await?;
@@ -45,8 +44,7 @@ async fn who_cannot_leave_is_named_and_goes_once_the_server_is_back() -> Result<
         scene.start(&spec(2, false)).await?;
         let after = scene.pipeline.gateways().uids().await?;
         ensure!(after.keys().eq(before.keys()), "the gateways are {after:?}, were {before:?}");
-        scene.assert_nothing_lost(&load.stop().await?).await?;
-        Ok(())
+        scene.end(load).await
     })
     .await
 }

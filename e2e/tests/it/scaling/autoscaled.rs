@@ -102,8 +102,7 @@ async fn replicas_follow_the_load_and_leave_when_empty() -> Result<()> {
         fewer_gateways(scene, before).await?;
         scene.wait_acked(&load, few * SECONDS_AFTER, DECIDED).await?;
         let sent = both(many, load.stop().await?);
-        scene.assert_nothing_lost(&sent).await?;
-        Ok(())
+        scene.assert_nothing_lost(&sent).await.map(drop)
     };
     scene::run("replicas_follow_the_load", Uses::ServersAlone, PARTITIONS, body).await
 }
@@ -239,8 +238,7 @@ async fn the_scale_subresource_is_anybodys_in_external() -> Result<()> {
         let hpa = hpas.get("traces").await.context("get the HorizontalPodAutoscaler")?;
         let current = hpa.status.and_then(|status| status.current_replicas);
         ensure!(current.is_some(), "the autoscaler does not see how many gateways there are");
-        scene.assert_nothing_lost(&load.stop().await?).await?;
-        Ok(())
+        scene.end(load).await
     };
     scene::run("scale_subresource", Uses::Servers, PARTITIONS, body).await
 }

@@ -47,8 +47,7 @@ async fn a_gateway_that_the_kernel_killed_is_given_more_memory_in_place() -> Res
         let load = scene.load(SPANS_PER_SECOND);
         given(scene, &load, &before).await?;
         refused(scene, &load, &before).await?;
-        scene.assert_nothing_lost(&load.stop().await?).await?;
-        Ok(())
+        scene.end(load).await
     })
     .await
 }

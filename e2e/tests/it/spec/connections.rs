@@ -102,7 +102,7 @@ async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
         pipeline.wait_ready(READY).await?;
     }
     ensure!(uids(&both).await? == rolled, "a connection that came back replaced a gateway");
-    scene.assert_nothing_lost(&load.stop().await?).await?;
+    scene.end(load).await?;
 
     // As a tool may delete a folder: the connection before the pipelines.
     delete_connection(scene).await?;

@@ -270,8 +270,7 @@ const ASSIGNED: u32 = 20_001;
 async fn gateways_run_as_a_user_that_the_image_does_not_know() -> Result<()> {
     scene::run("gateways_run_as_any_user", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"replicas": 1})).await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(SPANS_BETWEEN, READY).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, READY).await?;
         let old = scene.pipeline.gateways().uids().await?;
         let template = json!({"userAndGroup": "Assigned", "securityContext": {"runAsUser": ASSIGNED}});
         scene.pipeline.apply(&json!({"replicas": 1, "gateway": {"podTemplate": template}})).await?;
@@ -287,8 +286,7 @@ async fn gateways_run_as_a_user_that_the_image_does_not_know() -> Result<()> {
         ensure!(security.run_as_user == Some(i64::from(ASSIGNED)), "{security:?}");
         ensure!(security.fs_group == Some(i64::from(ASSIGNED)), "{security:?}");
         scene.wait_acked(&load, SPANS_BETWEEN, READY).await?;
-        scene.assert_nothing_lost(&load.stop().await?).await?;
-        Ok(())
+        scene.end(load).await
     })
     .await
 }

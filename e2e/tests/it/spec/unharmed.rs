@@ -40,8 +40,7 @@ type Uids = BTreeMap<String, String>;
 async fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone() -> Result<()> {
     scene::run("second_in_group", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"replicas": 2, "deletionPolicy": "Immediate"})).await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
         let before = scene.pipeline.gateways().uids().await?;
         let second = Settings { name: "second".to_owned(), ..scene.pipeline.settings().clone() };
         let second = Pipeline::new(&scene.namespace, second);
@@ -59,8 +58,7 @@ async fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone()
         // What the first had is the second's, without anybody having touched it.
         second.wait_ready(READY).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
-        scene.assert_nothing_lost(&load.stop().await?).await?;
-        Ok(())
+        scene.end(load).await
     })
     .await
 }
@@ -104,8 +102,7 @@ async fn a_topic_that_lost_partitions_is_waited_for_and_read_once_it_is_meant_so
         scene.assert_nothing_lost(&sent).await?;
         meant_so(scene, &start).await?;
         let then = scene.producer.produce(&scene.feed(Shape::Numbered, None), 8_000..12_000).await?;
-        scene.assert_nothing_lost(&both(sent, &then)).await?;
-        Ok(())
+        scene.assert_nothing_lost(&both(sent, &then)).await.map(drop)
     })
     .await
 }
@@ -171,11 +168,9 @@ async fn a_revision_that_never_starts_is_told_and_an_edit_heals_it() -> Result<(
     scene::run("stuck_revision", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
         never_ran(scene).await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
         no_image(scene).await?;
-        scene.assert_nothing_lost(&load.stop().await?).await?;
-        Ok(())
+        scene.end(load).await
     })
     .await
 }

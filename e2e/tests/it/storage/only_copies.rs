@@ -34,8 +34,7 @@ async fn a_volume_with_the_only_copy_outlives_its_gateway_and_is_inserted() -> R
     scene::run("only_copies", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
         let front = scene.front().await?;
         scene.start(&spec(2)).await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
         front.go(Way::Refused);
         scene.wait_acked(&load, SPANS_AWAY, FLOW).await?;
         let sent = load.stop().await?;
@@ -45,8 +44,7 @@ async fn a_volume_with_the_only_copy_outlives_its_gateway_and_is_inserted() -> R
         taken_away(scene).await?;
         front.go(Way::Open);
         drained(scene).await?;
-        scene.assert_nothing_lost(&sent).await?;
-        Ok(())
+        scene.assert_nothing_lost(&sent).await.map(drop)
     })
     .await
 }

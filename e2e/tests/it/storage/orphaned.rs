@@ -36,8 +36,7 @@ const SOON: Duration = Duration::from_secs(20);
 async fn gateways_that_are_scaled_by_hand_or_left_to_themselves_go_on_and_are_taken_over() -> Result<()> {
     scene::run("orphaned", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&spec()).await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
         let before = scene.pipeline.gateways().uids().await?;
         contested(scene).await?;
         given_back(scene).await?;
@@ -54,8 +53,7 @@ async fn gateways_that_are_scaled_by_hand_or_left_to_themselves_go_on_and_are_ta
         ensure!(found == [owner], "the StatefulSet belongs to {found:?}");
         assert_kept(&scene.pipeline, &before).await?;
         ensure!(uids(scene).await? == volumes, "other volumes took the place of those that there were");
-        scene.assert_nothing_lost(&load.stop().await?).await?;
-        Ok(())
+        scene.end(load).await
     })
     .await
 }

@@ -54,8 +54,7 @@ async fn play(scene: &Scene) -> Result<()> {
         replaced = async { tokio::try_join!(replace(scene), told(scene)) } => replaced.map(drop)?,
         ended = provide_also(client, OTHER_CLASS) => bail!("nobody makes volumes any more: {ended:?}"),
     }
-    scene.assert_nothing_lost(&load.stop().await?).await?;
-    Ok(())
+    scene.end(load).await
 }
 
 fn spec(size: &str, class: Option<&str>) -> Value {

@@ -55,8 +55,7 @@ async fn play(scene: &Scene) -> Result<()> {
     refuse(scene).await?;
     grow_telling(scene, async || told(scene).await).await?;
     leave_one_behind(scene).await?;
-    scene.assert_nothing_lost(&load.stop().await?).await?;
-    Ok(())
+    scene.end(load).await
 }
 
 pub fn spec(size: &str, replicas: u32) -> Value {

@@ -70,8 +70,7 @@ async fn play(scene: &Scene, own: &Own) -> Result<()> {
     scene.apply_credentials().await?;
     let mut lives = Lives::prepare(scene).await?;
     Box::pin(lives.undisturbed(complete(scene, &spec(&json!({}))))).await?;
-    let load = scene.load(SPANS_PER_SECOND);
-    scene.wait_rows(ROWS_BEFORE, FLOW).await?;
+    let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
     Box::pin(rotated(&mut lives, own)).await?;
     Box::pin(scaled_by_hand(&mut lives)).await?;
     Box::pin(left_alone(&mut lives)).await?;
@@ -84,8 +83,7 @@ async fn play(scene: &Scene, own: &Own) -> Result<()> {
     Box::pin(gone(&mut lives, own)).await?;
     Box::pin(reads_on(&mut lives, own)).await?;
     ensure!(uids(scene).await? == volumes, "other volumes took the place of those that were left");
-    scene.assert_nothing_lost(&load.stop().await?).await?;
-    Ok(())
+    scene.end(load).await
 }
 
 fn spec(change: &Value) -> Value {

@@ -130,12 +130,11 @@ async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Re
         scene.start(&Own::spec(&json!({"replicas": 2, "source": {"kafka": kafka}}))).await?;
         made_by_job(scene).await?;
         refused(scene).await?;
-        let load = scene.load(SPANS_PER_SECOND);
-        scene.wait_rows(SPANS_BETWEEN, FLOW).await?;
+        let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
         touched(scene).await?;
         let rolled = changed(scene, &own).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
-        scene.assert_nothing_lost(&load.stop().await?).await?;
+        scene.end(load).await?;
         let after = scene.pipeline.gateways().uids().await?;
         ensure!(after == rolled, "gateways were replaced once more: {rolled:?}, then {after:?}");
         away(scene, &own).await?;
