@@ -2,6 +2,7 @@
 //!
 //! Limits: what it is made of is each test's own; what all share, and who may stop it, is a matter of turns.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -27,6 +28,14 @@ static OPENED: AtomicU32 = AtomicU32::new(0);
 
 /// How long rows may take to come. A stall of a minute is longer than any back-off of the gateway.
 pub const PATIENCE: Patience = Patience { deadline: Duration::from_mins(5), stall: Duration::from_mins(1) };
+
+/// UIDs by the names of pods.
+pub type Uids = BTreeMap<String, String>;
+
+/// Whether there are as many pods as before under the same names, and each is another one.
+pub fn are_others(now: &Uids, before: &Uids) -> bool {
+    now.keys().eq(before.keys()) && now.iter().all(|(name, uid)| before.get(name) != Some(uid))
+}
 
 /// Everything that one test has for itself.
 pub struct Scene {
@@ -207,6 +216,22 @@ impl Scene {
     /// Ends a load, all of whose spans must be there once.
     pub async fn end(&self, load: Load) -> Result<()> {
         self.assert_nothing_lost(&load.stop().await?).await.map(drop)
+    }
+
+    /// The gateways are those of before.
+    pub async fn assert_same_gateways(&self, before: &Uids) -> Result<()> {
+        let after = self.pipeline.gateways().uids().await?;
+        ensure!(after == *before, "the gateways are {after:?}, were {before:?}");
+        Ok(())
+    }
+
+    /// Waits until each gateway of before has another one in its place.
+    pub async fn wait_other_gateways(&self, before: &Uids, deadline: Duration) -> Result<()> {
+        until("other gateways in place of all", deadline, async || {
+            let now = self.pipeline.gateways().uids().await?;
+            Ok(Seen::when(are_others(&now, before), || format!("{now:?}, were {before:?}")))
+        })
+        .await
     }
 
     /// What counts the producer's spans.

@@ -9,7 +9,7 @@ use e2e_fixtures::produce::Load;
 use serde_json::{Value, json};
 use sluice_crds::{DrainState, DrainStatus, TracePipelineStatus};
 
-use crate::deletion::life::events;
+use crate::deletion::life::assert_event;
 use crate::scene::{self, Scene, Uses};
 
 /// Partitions: four for each of two gateways.
@@ -76,9 +76,7 @@ async fn needed(scene: &Scene) -> Result<()> {
     scene.pipeline.apply(&patient(2)).await?;
     scene.pipeline.wait("with two gateways that take part", FLOW, |status| drain(status).is_none()).await?;
     scene.pipeline.wait_ready(FLOW).await?;
-    let after = scene.pipeline.gateways().uids().await?;
-    ensure!(after == before, "the gateways are {after:?}, were {before:?}");
-    Ok(())
+    scene.assert_same_gateways(&before).await
 }
 
 fn drain(status: &TracePipelineStatus) -> Option<&DrainStatus> {
@@ -97,11 +95,8 @@ async fn abort(scene: &Scene) -> Result<()> {
     ensure!(drain.reason.contains("not empty after 10 s: gateway 1 "), "it says {:?}", drain.reason);
     ensure!(late.replicas == Some(2), "there are {:?} gateways", late.replicas);
     scene.pipeline.wait("with a drain that is tried again", FLOW, state(DrainState::Draining)).await?;
-    let after = scene.pipeline.gateways().uids().await?;
-    ensure!(after == before, "the gateways are {after:?}, were {before:?}");
-    let said = events(scene).await?;
-    ensure!(said.iter().any(|reason| reason == "DrainTimedOut"), "the events are {said:?}");
-    Ok(())
+    scene.assert_same_gateways(&before).await?;
+    assert_event(scene, "DrainTimedOut").await
 }
 
 /// It goes with what it held.

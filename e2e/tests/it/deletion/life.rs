@@ -72,9 +72,7 @@ async fn suspended(scene: &Scene) -> Result<()> {
     let pods = scene.pipeline.gateways().list().await?.len();
     ensure!(pods == 0, "{pods} gateways of a suspended pipeline");
     ensure!(workload(scene).await?.is_some(), "the StatefulSet is gone");
-    let events = events(scene).await?;
-    ensure!(events.iter().any(|event| event == reason::SUSPENDED), "no event tells of it: {events:?}");
-    Ok(())
+    assert_event(scene, reason::SUSPENDED).await
 }
 
 async fn resumed(scene: &Scene) -> Result<()> {
@@ -133,8 +131,7 @@ async fn deleted(scene: &Scene) -> Result<()> {
     let held = scene.pipeline.get().await?.metadata.finalizers.unwrap_or_default();
     ensure!(held == [FINALIZER], "the pipeline is held by {held:?}");
     scene.pipeline.delete(FLOW).await?;
-    let events = events(scene).await?;
-    ensure!(events.iter().any(|event| event == "Drained"), "no event tells that it was drained: {events:?}");
+    assert_event(scene, "Drained").await?;
     until("end of the StatefulSet", FLOW, async || {
         Ok(workload(scene).await?.map_or(Seen::Done(()), |_| Seen::NotYet("it is there".to_owned())))
     })
@@ -155,6 +152,13 @@ pub fn workload_name(scene: &Scene) -> String {
 
 pub async fn workload(scene: &Scene) -> Result<Option<StatefulSet>> {
     workloads(scene).get_opt(&workload_name(scene)).await.context("get the StatefulSet")
+}
+
+/// An event with this reason tells of the pipeline.
+pub async fn assert_event(scene: &Scene, reason: &str) -> Result<()> {
+    let events = events(scene).await?;
+    ensure!(events.iter().any(|event| event == reason), "no event {reason}: {events:?}");
+    Ok(())
 }
 
 /// Reasons of all events about the pipeline.

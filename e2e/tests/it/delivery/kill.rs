@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use e2e_fixtures::cluster::{Pods, Seen, until};
 
 use crate::environment::READY;
@@ -50,8 +50,7 @@ async fn a_killed_operator_leaves_the_gateways_alone() -> Result<()> {
         scene.environment.operator.kill_and_wait(READY).await?;
         scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
         scene.pipeline.wait_ready(READY).await?;
-        let after = scene.pipeline.gateways().uids().await?;
-        ensure!(before == after, "gateways were replaced: {before:?}, then {after:?}");
+        scene.assert_same_gateways(&before).await?;
         // The new operator works: it carries out a change.
         scene.pipeline.apply(&serde_json::json!({"replicas": 1})).await?;
         scene

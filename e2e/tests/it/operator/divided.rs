@@ -89,8 +89,7 @@ async fn moves(scene: &Scene, (first, second): (&LocalOperator, &LocalOperator))
     scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
     let after = works(first);
     ensure!(after == written, "the operator that it left wrote on: {:?}", first.front.writes());
-    let now = scene.pipeline.gateways().uids().await?;
-    ensure!(now == gateways, "gateways were replaced: {gateways:?}, then {now:?}");
+    scene.assert_same_gateways(&gateways).await?;
     scene.end(load).await
 }
 

@@ -29,9 +29,9 @@ use serde_json::{Value, json};
 use sluice_crds::TracePipelineStatus;
 use sluice_crds::status::{condition as kind, reason};
 
-use crate::deletion::life::events;
+use crate::deletion::life::assert_event;
 use crate::environment::while_operator_rests;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, Scene, Uses, are_others};
 use crate::spec::objects::assert_memory;
 use crate::storage::volumes;
 use lives::Lives;
@@ -207,8 +207,7 @@ async fn volumes_replaced(lives: &mut Lives<'_>, action: &str, spec: &Value) -> 
     };
     lives.act(action, done).await?.ensure_pods(&[2, 2])?;
     let after = volumes::uids(scene).await?;
-    let is_other = after.iter().all(|(name, uid)| before.get(name).is_some_and(|old| old != uid));
-    ensure!(after.len() == 2 && is_other, "the claims are {after:?}, were {before:?}");
+    ensure!(after.len() == 2 && are_others(&after, &before), "the claims are {after:?}, were {before:?}");
     Ok(())
 }
 
@@ -243,9 +242,7 @@ async fn deleted(lives: &mut Lives<'_>) -> Result<()> {
     let course = lives.act("delete", done).await?;
     course.ensure_drained(0)?;
     course.ensure_pods(&[1])?;
-    let events = events(scene).await?;
-    ensure!(events.iter().any(|event| event == "Drained"), "no event tells that it was drained: {events:?}");
-    Ok(())
+    assert_event(scene, "Drained").await
 }
 
 /// So many gateways with grown volumes, changed otherwise.

@@ -1,8 +1,6 @@
 //! A change of gateways goes to one of them first, goes back by itself when it fails, and is tried again when the spec is edited, then by
 //! two gateways at a time behind the first; numbered spans flow through all of it.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context as _, Result, anyhow, ensure};
 use e2e_fixtures::cluster::{Seen, until};
 use k8s_openapi::api::events::v1::Event;
@@ -14,15 +12,13 @@ use sluice_crds::{RolloutState, TracePipelineStatus};
 
 use crate::environment::READY;
 use crate::gitops::health;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, Scene, Uids, Uses, are_others};
 
 /// Load of numbered spans: several messages a second and partition, and little of two shared cores.
 const SPANS_PER_SECOND: u64 = 2_000;
 
 /// The gateway that is tried.
 const FIRST: &str = "traces-gateway-2";
-
-type Uids = BTreeMap<String, String>;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
@@ -39,10 +35,7 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
         health::reached(&scene.pipeline, "canary", READY, is_canary).await?;
         others_wait_for_the_first(scene, &before).await?;
         let good = wait_complete(scene).await?;
-        ensure!(
-            good.values().all(|uid| !before.values().any(|old| old == uid)),
-            "not all were replaced: {good:?}"
-        );
+        ensure!(are_others(&good, &before), "not all were replaced: {good:?}");
 
         let bad = json!({"image": "sluice-gateway:no-such-version", "imagePullPolicy": "Never"});
         scene
@@ -73,10 +66,7 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
         scene.pipeline.apply(&spec(&mended)).await?;
         let healed = wait_complete(scene).await?;
         ensure_others_went_together(scene).await?;
-        ensure!(
-            healed.values().all(|uid| !good.values().any(|old| old == uid)),
-            "not all were replaced: {healed:?}"
-        );
+        ensure!(are_others(&healed, &good), "not all were replaced: {healed:?}");
 
         scene.end(load).await
     };

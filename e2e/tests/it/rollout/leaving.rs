@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sluice_crds::status::reason;
 use sluice_crds::{DrainState, TracePipeline, TracePipelineStatus};
 
-use crate::deletion::life::events;
+use crate::deletion::life::assert_event;
 use crate::gitops::health::reached;
 use crate::scene::{self, Scene, Uses};
 
@@ -77,8 +77,7 @@ async fn deleted(scene: &Scene, front: &SinkFront) -> Result<()> {
         Ok(left.map_or(Seen::Done(()), |left| Seen::NotYet(format!("{:?}", left.status))))
     })
     .await?;
-    let events = events(scene).await?;
-    ensure!(events.iter().any(|event| event == "Drained"), "no event tells that it was drained: {events:?}");
+    assert_event(scene, "Drained").await?;
     until("end of the gateways and of their volumes", FLOW, async || {
         let pods = scene.pipeline.gateways().list().await?.len();
         let claims = crate::storage::volumes::claims(scene).await?.len();

@@ -16,7 +16,7 @@ use kube::ResourceExt as _;
 use serde_json::json;
 use sluice_crds::{MemoryResize, MemoryResizeState};
 
-use crate::deletion::life::events;
+use crate::deletion::life::assert_event;
 use crate::environment::READY;
 use crate::scene::{self, Scene, Uses};
 use crate::spec::quotas::limit;
@@ -62,8 +62,7 @@ async fn given(scene: &Scene, load: &Load, before: &Pod) -> Result<()> {
     ensure!(spec_memory(&after).as_deref() == Some("384Mi"), "the pod asks for {:?}", spec_memory(&after));
     let limit = fs::read_to_string(limit_file(&after)?).context("read the limit")?;
     ensure!(limit.trim() == (384_u64 << 20).to_string(), "the kernel's limit is {limit}");
-    let events = events(scene).await?;
-    ensure!(events.iter().any(|event| event == "MemoryResized"), "no event tells of it: {events:?}");
+    assert_event(scene, "MemoryResized").await?;
     scene.wait_acked(load, SPANS_BETWEEN, FLOW).await
 }
 

@@ -20,7 +20,7 @@ use sluice_crds::TracePipeline;
 
 use crate::environment::READY;
 use crate::gitops::health::assert_in_sync;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, Scene, Uses, are_others};
 
 /// Looks, a quarter of a second apart, for which objects must stay the same to be at rest.
 const REST_LOOKS: u32 = 20;
@@ -161,11 +161,7 @@ async fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
         scene.pipeline.wait("with another config", READY, changed).await?;
         scene.pipeline.wait_ready(READY).await?;
         let new = scene.pipeline.gateways().uids().await?;
-        ensure!(new.keys().eq(old.keys()), "the gateways are {new:?}, were {old:?}");
-        ensure!(
-            new.values().all(|uid| !old.values().any(|gone| gone == uid)),
-            "some gateways were not replaced"
-        );
+        ensure!(are_others(&new, &old), "the gateways are {new:?}, were {old:?}");
         let had = left_behind(&scene.namespace, &pipeline_selector("traces")).await?;
         let kinds =
             ["StatefulSet/", "ConfigMap/", "Service/", "ServiceAccount/", "NetworkPolicy/", "Job/", "Pod/"];
@@ -214,12 +210,7 @@ async fn pods_are_placed_and_called_as_the_spec_says() -> Result<()> {
         assert_in_sync(scene.environment.kubeconfig()?, vec![scene.pipeline.manifest(&placed("one"))])
             .await?;
         scene.pipeline.apply(&placed("two")).await?;
-        until("two gateways with the other label", READY, async || {
-            let new = scene.pipeline.gateways().uids().await?;
-            let is_done = new.len() == 2 && new.iter().all(|(name, uid)| old.get(name) != Some(uid));
-            Ok(Seen::when(is_done, || format!("{new:?}")))
-        })
-        .await?;
+        scene.wait_other_gateways(&old, READY).await?;
         scene.pipeline.wait_ready(READY).await?;
         assert_placed(scene, "two").await
     })
@@ -274,12 +265,7 @@ async fn gateways_run_as_a_user_that_the_image_does_not_know() -> Result<()> {
         let old = scene.pipeline.gateways().uids().await?;
         let template = json!({"userAndGroup": "Assigned", "securityContext": {"runAsUser": ASSIGNED}});
         scene.pipeline.apply(&json!({"replicas": 1, "gateway": {"podTemplate": template}})).await?;
-        until("a gateway of another user", READY, async || {
-            let new = scene.pipeline.gateways().uids().await?;
-            let is_done = new.len() == 1 && new.iter().all(|(name, uid)| old.get(name) != Some(uid));
-            Ok(Seen::when(is_done, || format!("{new:?}")))
-        })
-        .await?;
+        scene.wait_other_gateways(&old, READY).await?;
         scene.pipeline.wait_ready(READY).await?;
         let pod = scene.pipeline.gateways().list().await?.into_iter().next().context("no gateway")?;
         let security = pod.spec.and_then(|spec| spec.security_context).context("no security context")?;

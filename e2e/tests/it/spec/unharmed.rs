@@ -2,7 +2,6 @@
 //! group of one that runs, a topic that lost partitions, and revisions that never start. Each goes on once it is mended. Numbered spans flow
 //! through all of it: none is lost, none doubled.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
@@ -18,7 +17,7 @@ use sluice_crds::status::{condition as kind, reason};
 
 use crate::environment::READY;
 use crate::gitops::health::{assert_state, reached};
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, Scene, Uids, Uses};
 use crate::storage::volumes::claims;
 
 /// Load of numbered spans.
@@ -32,8 +31,6 @@ const FLOW: Duration = Duration::from_mins(2);
 
 /// How long a pipeline may take to go whose deletion waits for nothing.
 const AT_ONCE: Duration = Duration::from_secs(10);
-
-type Uids = BTreeMap<String, String>;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group spec"]

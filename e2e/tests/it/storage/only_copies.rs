@@ -65,13 +65,7 @@ async fn killed(scene: &Scene) -> Result<()> {
     for name in before.keys() {
         gateways.kill(name).await?;
     }
-    until("gateways in place of those that were killed", READY, async || {
-        let after = gateways.uids().await?;
-        let is_new =
-            after.len() == before.len() && after.values().all(|uid| !before.values().any(|old| old == uid));
-        Ok(Seen::when(is_new, || format!("{before:?}, then {after:?}")))
-    })
-    .await
+    scene.wait_other_gateways(&before, READY).await
 }
 
 /// One of them goes without having inserted anything, and its volume stays.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sluice_crds::TracePipelineStatus;
 use sluice_crds::status::{condition as kind, reason};
 
-use crate::deletion::life::{events, scale_by_hand, workload, workload_name};
+use crate::deletion::life::{assert_event, scale_by_hand, workload, workload_name};
 use crate::environment::READY;
 use crate::gitops::health::assert_state;
 use crate::operator::told::kubectl;
@@ -71,9 +71,7 @@ async fn contested(scene: &Scene) -> Result<()> {
     let three = |status: &TracePipelineStatus| status.ready_replicas == Some(3);
     scene.pipeline.wait("with three gateways", READY, three).await?;
     assert_state(&scene.pipeline, "scaling-contested").await?;
-    let events = events(scene).await?;
-    ensure!(events.iter().any(|event| event == reason::SCALING_CONFLICT), "no event tells of it: {events:?}");
-    Ok(())
+    assert_event(scene, reason::SCALING_CONFLICT).await
 }
 
 /// As the message says: the StatefulSet is made again around its gateways, and who is too many leaves.
@@ -92,11 +90,7 @@ async fn given_back(scene: &Scene) -> Result<()> {
 /// It goes without waiting for anybody, and what it had belongs to nobody.
 async fn orphaned(scene: &Scene) -> Result<()> {
     scene.pipeline.delete(SOON).await?;
-    let events = events(scene).await?;
-    ensure!(
-        events.iter().any(|event| event == "Orphaned"),
-        "no event tells that it was left alone: {events:?}"
-    );
+    assert_event(scene, "Orphaned").await?;
     let found = owners(scene).await?;
     ensure!(found.is_empty(), "the StatefulSet belongs to {found:?}");
     Ok(())

@@ -17,7 +17,7 @@ use sluice_crds::status::reason::{REPLACING, RESIZING_VOLUMES};
 
 use crate::environment::READY;
 use crate::gitops::health::reached;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, Scene, Uses, are_others};
 use crate::storage::volumes::{claims, uids};
 
 /// Spans a second: enough to see one that is missing or doubled at any step.
@@ -110,7 +110,7 @@ async fn replace(scene: &Scene) -> Result<()> {
         ensure!(uids.len() <= 2, "{name} was made again more than once: {uids:?}");
     }
     let after = scene.pipeline.gateways().uids().await?;
-    ensure!(after.iter().all(|(name, uid)| pods.get(name) != Some(uid)), "{after:?}, were {pods:?}");
+    ensure!(are_others(&after, &pods), "{after:?}, were {pods:?}");
     Ok(())
 }
 

@@ -24,7 +24,8 @@ use sluice_crds::status::reason::{FILE_SYSTEM_RESIZE_PENDING, RESIZING, RESIZING
 
 use crate::environment::READY;
 use crate::gitops::health::{assert_state, reached};
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, Scene, Uids, Uses};
+use crate::spec::unharmed::assert_kept;
 
 /// Spans a second: enough to see one that is missing or doubled at any step.
 const SPANS_PER_SECOND: u64 = 1_000;
@@ -76,7 +77,7 @@ async fn refuse(scene: &Scene) -> Result<()> {
     ensure!(message.contains("queue.size back to 1Gi"), "it does not say what would help: {message}");
     assert_state(&scene.pipeline, "not-expandable").await?;
     ensure!(workload_uid(scene).await? == uid, "the StatefulSet was made again");
-    ensure!(scene.pipeline.gateways().uids().await? == pods, "gateways were replaced");
+    scene.assert_same_gateways(&pods).await?;
     scene.pipeline.apply(&spec("1Gi", 2)).await?;
     scene.pipeline.wait_ready(READY).await.map(drop)
 }
@@ -105,12 +106,8 @@ async fn grow_telling(scene: &Scene, look: impl AsyncFnOnce() -> Result<()>) -> 
     let status = scene.pipeline.wait_ready(READY).await?;
     let volumes = status.volumes.context("the status says nothing of volumes")?;
     ensure!((volumes.resized, volumes.pending) == (2, 0), "{volumes:?}");
-    let after = scene.pipeline.gateways().uids().await?;
-    ensure!(after == pods, "the gateways are {after:?}, were {pods:?}");
-    for name in after.keys() {
-        scene.pipeline.gateways().ensure_not_restarted(name).await?;
-    }
-    Ok(())
+    scene.assert_same_gateways(&pods).await?;
+    assert_kept(&scene.pipeline, &pods).await
 }
 
 /// What is said while the resizer is at work, and once nothing is left but file systems, which grow with the pods.
@@ -185,7 +182,7 @@ pub async fn claims(scene: &Scene) -> Result<BTreeMap<String, PersistentVolumeCl
     Ok(claims.into_iter().map(|claim| (claim.name_any(), claim)).collect())
 }
 
-pub async fn uids(scene: &Scene) -> Result<BTreeMap<String, String>> {
+pub async fn uids(scene: &Scene) -> Result<Uids> {
     let claims = claims(scene).await?;
     Ok(claims.into_iter().filter_map(|(name, claim)| Some((name, claim.uid()?))).collect())
 }

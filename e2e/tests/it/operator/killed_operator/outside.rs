@@ -111,12 +111,7 @@ async fn rotated(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
     let done = async {
         Own::apply_changed_password(scene).await?;
         // The spec is the same, so that the status says of it what it has said before.
-        until("other gateways in place of both", LONGEST, async || {
-            let now = scene.pipeline.gateways().uids().await?;
-            let is_other = now.len() == 2 && now.iter().all(|(name, uid)| before.get(name) != Some(uid));
-            Ok(Seen::when(is_other, || format!("{now:?}")))
-        })
-        .await?;
+        scene.wait_other_gateways(&before, LONGEST).await?;
         wait_complete(scene, 2).await?;
         wait_whole(scene, 2).await
     };

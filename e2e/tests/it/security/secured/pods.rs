@@ -29,7 +29,7 @@ use super::front::Front;
 use super::keys::Keys;
 use crate::environment::READY;
 use crate::gitops::health::reached;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, Scene, Uids, Uses, are_others};
 
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
@@ -135,8 +135,7 @@ async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Re
         let rolled = changed(scene, &own).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
         scene.end(load).await?;
-        let after = scene.pipeline.gateways().uids().await?;
-        ensure!(after == rolled, "gateways were replaced once more: {rolled:?}, then {after:?}");
+        scene.assert_same_gateways(&rolled).await.context("after they were replaced once")?;
         away(scene, &own).await?;
         // While its servers are there.
         scene.pipeline.delete(FLOW).await?;
@@ -216,7 +215,7 @@ async fn touched(scene: &Scene) -> Result<()> {
 }
 
 /// Who connects from now on needs the new password. Each gateway is made again, and once; gives the new ones.
-async fn changed(scene: &Scene, own: &Own) -> Result<BTreeMap<String, String>> {
+async fn changed(scene: &Scene, own: &Own) -> Result<Uids> {
     let before = scene.pipeline.gateways().uids().await?;
     own.change_password()?;
     Own::apply_changed_password(scene).await?;
@@ -227,8 +226,7 @@ async fn changed(scene: &Scene, own: &Own) -> Result<BTreeMap<String, String>> {
         for (name, uid) in &uids {
             seen.entry(name.clone()).or_default().insert(uid.clone());
         }
-        let is_new =
-            uids.len() == before.len() && uids.iter().all(|(name, uid)| before.get(name) != Some(uid));
+        let is_new = are_others(&uids, &before);
         let status = scene.pipeline.get().await?.status.unwrap_or_default();
         Ok(if is_new && is_complete(&status) {
             Seen::Done(uids)
