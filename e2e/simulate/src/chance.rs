@@ -6,7 +6,6 @@
 const SIZE: usize = 624;
 const MIDDLE: usize = 397;
 
-/// A sequence of numbers.
 #[derive(Debug, Clone)]
 pub struct Chance {
     words: [u32; SIZE],
@@ -14,7 +13,6 @@ pub struct Chance {
 }
 
 impl Chance {
-    /// The sequence of a seed.
     pub fn new(seed: u32) -> Self {
         let mut words = [0_u32; SIZE];
         words[0] = 19_650_218;

@@ -15,17 +15,13 @@ const NOISE_SEED: u32 = 11;
 /// A point of a curve for so many turns: one a minute.
 const TURNS_PER_POINT: u64 = 12;
 
-/// What is run.
 #[derive(Debug, Clone, Copy)]
 pub struct Course<'a> {
-    /// Who decides.
     pub policy: Name,
-    /// What arrives.
     pub load: Load,
     pub partitions: u32,
     /// Whether gateways have a queue volume.
     pub queue: Queue,
-    /// For how long.
     pub hours: f64,
     /// Other partitions and noise; 0 is the script's.
     pub seed: u32,
@@ -38,12 +34,9 @@ pub struct Course<'a> {
 /// What came of it; the names are those of the JSON document.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
-    /// Who decided.
     pub policy: &'static str,
-    /// What arrived.
     pub load: &'static str,
     pub partitions: u32,
-    /// For how long.
     pub hours: f64,
     /// Changes of the number of gateways.
     pub rescales: u32,

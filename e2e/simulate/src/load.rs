@@ -5,7 +5,6 @@ use clap::ValueEnum;
 
 use super::chance::Chance;
 
-/// Seconds of a day.
 pub const DAY_SECONDS: f64 = 86_400.0;
 /// When messages come that come at night alone, in seconds of a day.
 const NIGHT_SECONDS: std::ops::Range<f64> = 7_200.0..18_000.0;

@@ -53,13 +53,11 @@ pub struct World {
     pub arrival: f64,
     /// Messages a second that `ClickHouse` takes.
     pub sink: f64,
-    /// The partition that stands.
     pub stuck: Option<usize>,
     /// Bytes a second that each gateway leaks.
     pub leak: f64,
 }
 
-/// All of it.
 #[derive(Debug)]
 pub struct Plant {
     queue: Queue,

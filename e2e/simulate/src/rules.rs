@@ -45,7 +45,6 @@ impl Name {
         }
     }
 
-    /// Its rule for so many partitions.
     pub fn rule(self, partitions: u32, tuning: &Tuning) -> Box<dyn Rule> {
         match self {
             Self::Ours => Box::new(Ours::new(tuning)),
@@ -71,7 +70,6 @@ struct Window {
 }
 
 impl Window {
-    /// So many amounts.
     fn of(size: usize) -> Self {
         Self { amounts: VecDeque::with_capacity(size + 1), size }
     }

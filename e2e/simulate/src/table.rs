@@ -5,7 +5,6 @@ use super::Run;
 /// Its first line.
 pub const HEADER: &str = "load         partitions  policy    rescales  lag p99 s  lag max s  replica-hours  outage: replicas before -> peak";
 
-/// One run.
 pub fn line(run: &Run) -> String {
     let outage = match (run.outage_replicas_before, run.outage_replicas_peak) {
         (Some(before), Some(peak)) => format!("{before} -> {peak}"),

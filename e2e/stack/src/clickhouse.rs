@@ -195,7 +195,6 @@ impl ClickHouse {
         self.part().ensure(&self.server(), START_PATIENCE)
     }
 
-    /// Its process.
     pub(super) fn part(&self) -> Part {
         let address = self.listeners.http_address();
         let asked = address.clone();

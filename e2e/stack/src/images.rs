@@ -34,7 +34,6 @@ const IMAGE_BYTES_MAX: u64 = 64 << 20;
 pub struct Image {
     /// `sluice.local/NAME:CONTENT-HASH`. Not `latest`, so that the pull policy defaults to `IfNotPresent`.
     pub reference: String,
-    /// The file.
     pub archive: PathBuf,
 }
 
@@ -124,9 +123,7 @@ pub fn load(image: &Image, store: &ImageStore) -> anyhow::Result<()> {
 /// The programs that images are made of.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// `sluice-operator`.
     pub operator: PathBuf,
-    /// `sluice-gateway`.
     pub gateway: PathBuf,
 }
 

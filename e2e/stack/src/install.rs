@@ -15,10 +15,8 @@ use crate::say;
 use crate::target::Resolved;
 use crate::{helm, images, paths};
 
-/// Namespace of the installed operator.
 pub const OPERATOR_NAMESPACE: &str = "sluice-system";
 
-/// Name of the helm release.
 const RELEASE: &str = "sluice";
 
 /// How long helm waits for the operator to be ready: an image that is loaded already starts within seconds.
@@ -36,12 +34,9 @@ pub struct ImageArgs {
     pub gateway_image: Option<String>,
 }
 
-/// References of the images under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Images {
-    /// The operator's.
     pub operator: String,
-    /// The gateway's.
     pub gateway: String,
 }
 

@@ -172,7 +172,6 @@ impl Kafka {
         self.part().ensure(&self.broker(), START_PATIENCE)
     }
 
-    /// Its process.
     pub(super) fn part(&self) -> Part {
         let address = self.node.host.clone();
         let asked = address.clone();

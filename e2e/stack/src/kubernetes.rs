@@ -24,7 +24,6 @@ use crate::paths::{Paths, render};
 use crate::process::{self, Daemon, command, wait};
 use crate::say;
 
-/// The node's name.
 pub const NODE_NAME: &str = "sluice-node";
 
 /// The bridge that pods hang on. Made by us and not by the CNI plugin, so that its address exists before the first pod.
@@ -33,13 +32,11 @@ pub const BRIDGE: &str = "sluice0";
 /// Address of the bridge: at once of the node, the API server, DNS, Kafka and ClickHouse, whatever interfaces the machine has.
 pub const NODE_ADDRESS: &str = "10.244.0.1";
 
-/// Addresses of pods.
 pub const POD_CIDR: &str = "10.244.0.0/24";
 
 /// Addresses of Services; the API server's own is the first.
 pub const SERVICE_CIDR: &str = "10.96.0.0/16";
 
-/// Domain of the cluster's names.
 pub const DNS_DOMAIN: &str = "cluster.local";
 
 /// Port of the API server on [`NODE_ADDRESS`].
@@ -82,7 +79,6 @@ impl Kubernetes {
         self.state.join("kubeconfig")
     }
 
-    /// Containerd's socket.
     pub fn containerd_socket(&self) -> PathBuf {
         containerd::socket(&self.state)
     }

@@ -219,7 +219,6 @@ pub fn status() -> anyhow::Result<Vec<PartStatus>> {
     answers.map_err(|_| anyhow::anyhow!("asking a part panicked"))
 }
 
-/// Whether every part runs and answers.
 pub fn is_up(parts: &[PartStatus]) -> bool {
     parts.iter().all(|part| part.state == State::Up)
 }

@@ -18,7 +18,6 @@ pub type Probe = Box<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
 
 /// A process of the stack, its address, and its probe.
 pub struct Part {
-    /// The process.
     pub daemon: Daemon,
     /// `host:port` or socket path; empty for a part that does not listen.
     pub address: String,
@@ -26,22 +25,17 @@ pub struct Part {
     pub probe: Probe,
 }
 
-/// State of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It runs and answers.
     Up,
-    /// It runs and does not answer.
     Unhealthy,
-    /// It does not run.
     Down,
 }
 
 /// One row of `status`.
 #[derive(Clone, Debug, Serialize)]
 pub struct PartStatus {
-    /// Name of the part.
     pub name: &'static str,
     /// Its process id, when it runs.
     pub pid: Option<i32>,
@@ -86,7 +80,6 @@ impl Part {
         answer.and_then(|living| living).map_err(|failure| self.daemon.explain(&failure))
     }
 
-    /// How it is right now.
     pub fn status(&self) -> PartStatus {
         let pid = self.daemon.process().map(|process| process.pid());
         let answer = pid.map(|_| (self.probe)());

@@ -26,7 +26,6 @@ const STATE_BYTES_MAX: usize = 60;
 /// Another command may be building everything from nothing; wait for it, or for a part of it, that long.
 const LOCK_PATIENCE: std::time::Duration = std::time::Duration::from_mins(45);
 
-/// The two folders.
 #[derive(Clone, Debug)]
 pub struct Paths {
     /// Built parts, by version or content hash.
@@ -62,7 +61,6 @@ impl Paths {
         })
     }
 
-    /// State of Kubernetes.
     pub fn kubernetes(&self) -> PathBuf {
         self.state.join("kubernetes")
     }
@@ -77,7 +75,6 @@ impl Paths {
         self.state.join("clickhouse")
     }
 
-    /// Log of building one part.
     pub fn build_log(&self, part: &str) -> PathBuf {
         self.cache.join("log").join(format!("{part}.log"))
     }
@@ -153,7 +150,6 @@ pub fn sources() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The workspace's root.
 pub fn workspace() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.ancestors().nth(2).unwrap_or(package).to_path_buf()

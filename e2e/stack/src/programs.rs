@@ -23,9 +23,7 @@ pub enum Form {
 /// A program of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Name of its package.
     pub package: &'static str,
-    /// Name of its file.
     pub file: &'static str,
 }
 
@@ -42,10 +40,8 @@ pub const LOCAL_VOLUMES: Program = Program { package: "e2e-fixtures", file: "loc
 /// The demo behind its set-up.
 pub const DEMO: Program = Program { package: "e2e-demo", file: "e2e-demo" };
 
-/// The search for faults.
 pub const FAULTS: Program = Program { package: "e2e-faults", file: "e2e-faults" };
 
-/// The measurements.
 pub const BENCH: Program = Program { package: "e2e-bench", file: "e2e-bench" };
 
 /// Simulated days of the scaling decision.
@@ -87,7 +83,6 @@ pub fn compile(form: Form) -> anyhow::Result<()> {
     }
 }
 
-/// The gateway in release form.
 pub fn release_gateway() -> anyhow::Result<PathBuf> {
     build(Form::Release, "gateway", &[GATEWAY.package], &[])?;
     Ok(GATEWAY.file(Form::Release))

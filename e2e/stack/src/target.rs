@@ -40,10 +40,8 @@ pub struct TargetArgs {
     pub clickhouse_pods: Option<String>,
 }
 
-/// The cluster to run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cluster {
-    /// The local stack's.
     Local,
     /// One that a kubeconfig names. Images must already be where it can pull them.
     Kubeconfig(PathBuf),
@@ -54,16 +52,13 @@ pub enum Cluster {
 /// An address as this machine and as pods see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// For programs on this machine.
     pub host: String,
-    /// For pods.
     pub pods: String,
 }
 
 /// Where to run, in a form that cannot be contradictory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The cluster.
     pub cluster: Cluster,
     /// A given Kafka; else the local stack's.
     pub kafka: Option<Address>,

@@ -22,7 +22,6 @@ use tokio::time::sleep;
 
 use crate::scene::Scene;
 
-/// Spans of a request.
 const REQUEST_SPANS: u64 = 50;
 
 /// Until a request that was told to come again is sent again. Chosen: shorter than what servers ask for, so that a test does not wait for it.

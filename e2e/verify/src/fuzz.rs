@@ -30,10 +30,8 @@ const INPUT_SECONDS_MAX: u32 = 60;
 /// A round of a long run, in minutes. A job may take 40; what a round found is where the next begins.
 const ROUND_MINUTES_MAX: u32 = 30;
 
-/// A fuzz target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Name of its program.
     pub name: &'static str,
     /// Folder of its inputs, which targets of the same sort of bytes share.
     pub corpus: &'static str,
@@ -120,7 +118,6 @@ pub fn run(args: &FuzzArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// So many minutes as rounds.
 fn rounds(minutes: u32) -> impl Iterator<Item = u32> {
     let whole = minutes / ROUND_MINUTES_MAX;
     let rest = minutes % ROUND_MINUTES_MAX;

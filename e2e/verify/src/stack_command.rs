@@ -45,7 +45,6 @@ pub enum StackCommand {
 }
 
 impl StackCommand {
-    /// Runs the command.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Up => up(),

@@ -26,7 +26,6 @@ const AGE_SECONDS: f64 = 1.0;
 const MEMORY_MESSAGES: f64 = 50_000.0;
 /// Messages in blocks that a volume has room for: 10 GiB at 200 compressed bytes each.
 const VOLUME_MESSAGES: f64 = 53_687_091.0;
-/// Messages of a block.
 const BLOCK_MESSAGES: f64 = 5_000.0;
 /// Once blocks have waited so long, a gateway says so.
 const BEHIND_SECONDS: f64 = 2.0;
@@ -38,7 +37,6 @@ const FAILS_SLOW: f64 = 0.1;
 const FAILS: f64 = 0.001;
 /// An idle gateway takes so much longer for a message, as its blocks are small.
 const IDLE_COST: f64 = 0.08;
-/// Bytes of a message.
 const MESSAGE_BYTES: f64 = 900.0;
 /// A gateway's memory without partitions: 100 MiB.
 const BASE_BYTES: f64 = 104_857_600.0;
@@ -69,7 +67,6 @@ impl Queue {
     }
 }
 
-/// One gateway.
 #[derive(Debug, Clone, Default)]
 pub struct Gateway {
     busy: f64,

@@ -26,7 +26,6 @@ const BACKLOG_SECONDS: f64 = 300.0;
 /// One change goes down to this share at most.
 const SHARE_MIN: f64 = 0.4;
 
-/// The rule.
 #[derive(Debug)]
 pub struct Flink {
     partitions: u32,
@@ -39,7 +38,6 @@ pub struct Flink {
 }
 
 impl Flink {
-    /// For so many partitions.
     pub fn new(partitions: u32) -> Self {
         let window = || Window::of(WINDOW_TURNS);
         Self {

@@ -9,7 +9,6 @@ use super::{Plant, Rule, Turn, Window, is_due};
 /// The share of the CPU that is aimed at.
 const TARGET: f64 = 0.7;
 
-/// The rule.
 #[derive(Debug)]
 pub struct Hpa {
     busy: Window,

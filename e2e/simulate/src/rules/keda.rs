@@ -10,7 +10,6 @@ use super::{Plant, Rule, Turn, is_due};
 /// lag of minutes.
 const THRESHOLD: f64 = 300_000.0;
 
-/// The rule.
 #[derive(Debug)]
 pub struct Keda {
     partitions: f64,

@@ -13,7 +13,6 @@ const COOLDOWN_SECONDS: f64 = 90.0;
 /// Replicas at a time.
 const STEP: u32 = 2;
 
-/// The rule.
 #[derive(Debug)]
 pub struct Numaflow {
     partitions: u32,
@@ -23,7 +22,6 @@ pub struct Numaflow {
 }
 
 impl Numaflow {
-    /// For so many partitions.
     pub fn new(partitions: u32) -> Self {
         let changed_at = -COOLDOWN_SECONDS;
         Self { partitions, pending: Window::of(24), rate: Window::of(24), changed_at }

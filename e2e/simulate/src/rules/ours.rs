@@ -59,7 +59,6 @@ impl Tuning {
     }
 }
 
-/// The rule.
 #[derive(Debug)]
 pub struct Ours {
     policy: Policy,

@@ -30,7 +30,6 @@ const FILES: [(&str, &str); 3] = [
     ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
 ];
 
-/// One file of the image.
 #[derive(Clone, Debug)]
 pub struct Entry {
     mode: u32,
@@ -55,7 +54,6 @@ impl Entry {
     }
 }
 
-/// The contents of an image.
 #[derive(Clone, Debug)]
 pub struct Archive {
     entrypoint: Vec<String>,

@@ -33,7 +33,6 @@ pub fn ctr(socket: &Path) -> Command {
     ctr
 }
 
-/// The process.
 pub fn part(state: &Path) -> Part {
     let socket = socket(state);
     let address = socket.display().to_string();

@@ -14,10 +14,8 @@ use crate::programs::{self, Form};
 /// Name of the provisioner in the storage class.
 pub const PROVISIONER: &str = "sluice.dev/local-volumes";
 
-/// The storage class.
 pub const CLASS: &str = "standard";
 
-/// Name of the process.
 const NAME: &str = "volumes";
 
 /// The process as `status` shows it.

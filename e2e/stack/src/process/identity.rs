@@ -31,7 +31,6 @@ impl Process {
         recorded.lives().then_some(recorded)
     }
 
-    /// Its id.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw_nonzero().get()
     }

@@ -26,7 +26,6 @@ const PATIENCE: Duration = Duration::from_mins(40);
 /// Time for a job to exit after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A command we wait for.
 pub struct Job<'a> {
     /// The part of the stack it is for, as progress lines name it.
     pub part: &'a str,

@@ -4,7 +4,6 @@ use anyhow::Context as _;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 
-/// What processes used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildUsage {
     /// CPU time in user space, microseconds.

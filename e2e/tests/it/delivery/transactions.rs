@@ -32,7 +32,6 @@ struct Producer {
     sent: Sent,
 }
 
-/// How a transaction ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Commit,

@@ -49,13 +49,11 @@ const SET_ONCE: &str = "podAnnotations.set=once";
 const GATEWAY_IMAGE: &str = "sluice.local/none:0";
 const OTHER_GATEWAY_IMAGE: &str = "sluice.local/none:1";
 
-/// Name of the release.
 const RELEASE: &str = "sluice-e2e";
 
 /// Longest wait of helm for pods; they start within seconds on an idle machine.
 const HELM_TIMEOUT: &str = "4m";
 
-/// Name of the pipeline.
 const PIPELINE: &str = "charted";
 
 /// How long pods of an operator take to go: their grace period is 40 s.

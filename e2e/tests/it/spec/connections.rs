@@ -19,7 +19,6 @@ use crate::scene::{self, Scene, Uses};
 /// Load of numbered spans: several messages a second and partition, and little of two shared cores.
 const SPANS_PER_SECOND: u64 = 1_000;
 
-/// Name of the connection.
 const MAIN: &str = "main";
 
 /// A table of the second pipeline's own.

@@ -150,7 +150,6 @@ async fn meant_so(scene: &Scene, start: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What was sent before and after.
 fn both(mut sent: Sent, then: &Sent) -> Sent {
     sent.acked.extend(&then.acked);
     sent.doubtful.extend(&then.doubtful);

@@ -38,7 +38,6 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds them.
     pub fn build() -> anyhow::Result<Programs> {
         let programs = Programs {
             folder: target_folder().join("fuzz"),

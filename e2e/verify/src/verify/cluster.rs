@@ -29,7 +29,6 @@ pub struct OnStack<'a> {
     args: &'a VerifyArgs,
     resolved: &'a Resolved,
     images: &'a Images,
-    /// Whether it is the local stack.
     pub is_local: bool,
 }
 

@@ -242,7 +242,6 @@ const fn faults(name: &'static str, part: u32) -> Group {
     Group { name, paths: FAULTS, work: Work::Faults(part) }
 }
 
-/// Their names.
 pub const NAMES: [&str; ALL.len()] = names();
 
 const fn names() -> [&'static str; ALL.len()] {

@@ -121,7 +121,6 @@ impl Case {
     }
 }
 
-/// All cases.
 pub fn all() -> Vec<Case> {
     let attributes = [attributes::scalars(), attributes::arrays(), attributes::lists(), attributes::keys()];
     let spans =

@@ -29,7 +29,6 @@ pub const CLIENT_SECRET: &str = "correct/horse+battery";
 /// Whom tokens are for, unless the client asks for another audience.
 pub const AUDIENCE: &str = "kafka";
 
-/// The name of its key.
 const KEY_ID: &str = "one";
 
 /// A server. Ends when dropped.
@@ -97,7 +96,6 @@ impl Issuer {
         self.state.issued.load(Ordering::Relaxed)
     }
 
-    /// A token for this audience.
     pub fn token(&self, audience: &str) -> Result<String> {
         self.state.token(audience)
     }

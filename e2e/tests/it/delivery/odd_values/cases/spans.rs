@@ -58,7 +58,6 @@ pub fn bytes_that_are_not_text() -> Vec<Case> {
 /// That of the Kafka message, `process::MESSAGE_MILLIS`, in ns.
 const MESSAGE_NANOS: &str = "1700000000000000000";
 
-/// [`START`] as text.
 const START_TEXT: &str = "1720000000000000000";
 
 /// Times of a span, and what its row has of them.
