@@ -23,67 +23,45 @@ pub const PURE: [&str; 10] = [
     "sluice-spool",
 ];
 
-/// Packages that must not be in a package's tree.
-struct Rule {
-    package: &'static str,
-    without: &'static [&'static str],
-}
+/// A package, and those that must not be in its tree.
+type Rule = (&'static str, &'static [&'static str]);
 
 /// The levels of README.md, "Code map".
 const RULES: [Rule; 21] = [
-    Rule {
-        package: "sluice-crds",
-        without: &["kube-client", "tokio", "sluice-gateway-config", "sluice-plan"],
-    },
-    Rule { package: "sluice-gateway-config", without: &["tokio", "futures", "hyper", "sluice-crds"] },
-    Rule { package: "sluice-plan", without: &["kube-client", "tokio", "hyper", "rdkafka"] },
-    Rule {
-        package: "sluice-otlp-json",
-        without: &["sluice-clickhouse", "sluice-gateway-config", "rdkafka", "tokio", "hyper", "prost"],
-    },
-    Rule {
-        package: "sluice-otlp-server",
-        without: &["sluice-otlp", "sluice-clickhouse", "sluice-gateway-config", "rdkafka", "prost"],
-    },
-    Rule { package: "sluice-clickhouse", without: &["sluice-otlp", "rdkafka", "kube-core"] },
-    Rule { package: "sluice-ranges", without: &["rdkafka", "tokio", "hyper", "sluice-kafka"] },
-    Rule {
-        package: "sluice-login",
-        without: &["sluice-otlp", "sluice-clickhouse", "sluice-kafka", "kube-core"],
-    },
+    ("sluice-crds", &["kube-client", "tokio", "sluice-gateway-config", "sluice-plan"]),
+    ("sluice-gateway-config", &["tokio", "futures", "hyper", "sluice-crds"]),
+    ("sluice-plan", &["kube-client", "tokio", "hyper", "rdkafka"]),
+    (
+        "sluice-otlp-json",
+        &["sluice-clickhouse", "sluice-gateway-config", "rdkafka", "tokio", "hyper", "prost"],
+    ),
+    (
+        "sluice-otlp-server",
+        &["sluice-otlp", "sluice-clickhouse", "sluice-gateway-config", "rdkafka", "prost"],
+    ),
+    ("sluice-clickhouse", &["sluice-otlp", "rdkafka", "kube-core"]),
+    ("sluice-ranges", &["rdkafka", "tokio", "hyper", "sluice-kafka"]),
+    ("sluice-login", &["sluice-otlp", "sluice-clickhouse", "sluice-kafka", "kube-core"]),
     // hyper is sluice-login's, which asks token endpoints.
-    Rule { package: "sluice-kafka", without: &["sluice-otlp", "sluice-clickhouse", "kube-core"] },
-    Rule { package: "sluice-spool", without: &["tokio", "sluice-otlp", "rdkafka"] },
-    Rule {
-        package: "sluice-operator",
-        without: &["sluice-gateway", "sluice-otlp", "sluice-clickhouse", "sluice-kafka", "sluice-kubectl"],
-    },
-    Rule {
-        package: "sluice-kubectl",
-        without: &[
-            "rdkafka",
-            "openssl-sys",
-            "sluice-operator",
-            "sluice-gateway",
-            "sluice-otlp",
-            "sluice-clickhouse",
-        ],
-    },
-    Rule {
-        package: "sluice-gateway",
-        without: &["kube-core", "k8s-openapi", "sluice-crds", "sluice-operator", "prost"],
-    },
-    Rule {
-        package: "e2e-stack",
-        without: &["kube-client", "rdkafka", "clickhouse", "sluice-crds", "sluice-gateway-config"],
-    },
-    Rule { package: "e2e-verify", without: &["kube-client", "rdkafka", "clickhouse", "sluice-crds"] },
-    Rule { package: "e2e-simulate", without: &["kube-client", "rdkafka", "sluice-operator"] },
-    Rule { package: "e2e-fixtures", without: &["sluice-operator", "sluice-gateway", "prost", "e2e-faults"] },
-    Rule { package: "e2e-faults", without: &["sluice-operator", "sluice-gateway", "prost", "e2e-bench"] },
-    Rule { package: "e2e-bench", without: &["sluice-operator", "sluice-gateway", "prost", "e2e-faults"] },
-    Rule { package: "e2e-demo", without: &["sluice-operator", "sluice-gateway", "e2e-faults", "e2e-bench"] },
-    Rule { package: "e2e", without: &["sluice-operator", "sluice-gateway", "prost"] },
+    ("sluice-kafka", &["sluice-otlp", "sluice-clickhouse", "kube-core"]),
+    ("sluice-spool", &["tokio", "sluice-otlp", "rdkafka"]),
+    (
+        "sluice-operator",
+        &["sluice-gateway", "sluice-otlp", "sluice-clickhouse", "sluice-kafka", "sluice-kubectl"],
+    ),
+    (
+        "sluice-kubectl",
+        &["rdkafka", "openssl-sys", "sluice-operator", "sluice-gateway", "sluice-otlp", "sluice-clickhouse"],
+    ),
+    ("sluice-gateway", &["kube-core", "k8s-openapi", "sluice-crds", "sluice-operator", "prost"]),
+    ("e2e-stack", &["kube-client", "rdkafka", "clickhouse", "sluice-crds", "sluice-gateway-config"]),
+    ("e2e-verify", &["kube-client", "rdkafka", "clickhouse", "sluice-crds"]),
+    ("e2e-simulate", &["kube-client", "rdkafka", "sluice-operator"]),
+    ("e2e-fixtures", &["sluice-operator", "sluice-gateway", "prost", "e2e-faults"]),
+    ("e2e-faults", &["sluice-operator", "sluice-gateway", "prost", "e2e-bench"]),
+    ("e2e-bench", &["sluice-operator", "sluice-gateway", "prost", "e2e-faults"]),
+    ("e2e-demo", &["sluice-operator", "sluice-gateway", "e2e-faults", "e2e-bench"]),
+    ("e2e", &["sluice-operator", "sluice-gateway", "prost"]),
 ];
 
 /// A package that has no dependency at all.
@@ -92,7 +70,7 @@ const ALONE: &str = "sluice-otlp";
 /// Checks every rule, and returns all violations in one error.
 pub fn check() -> anyhow::Result<()> {
     let mut broken = Vec::new();
-    for Rule { package, without } in &RULES {
+    for (package, without) in &RULES {
         let tree = tree(package)?;
         broken.extend(without.iter().filter(|name| tree.contains(**name)).map(|name| {
             format!("{package} must not depend on {name}; `cargo tree -p {package} -i {name}` shows the path")
