@@ -150,13 +150,6 @@ impl Kubernetes {
     }
 }
 
-/// The kubectl program of the local stack.
-pub fn kubectl() -> anyhow::Result<PathBuf> {
-    let program = Kubernetes::local()?.programs.join("kubectl");
-    anyhow::ensure!(program.exists(), "{} is not built yet: bring up the stack first", program.display());
-    Ok(program)
-}
-
 fn addons() -> String {
     let values =
         [("NAMESPACE", NAMESPACE), ("NODE_ADDRESS", NODE_ADDRESS), ("PROVISIONER", volumes::PROVISIONER)];
