@@ -23,8 +23,6 @@ use e2e_stack::say;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use crate::environment::{self, Servers};
 use crate::turns::{Turn, Uses};
@@ -292,13 +290,8 @@ impl Gateway {
 
     /// The value of a metric, by its name with labels as `/metrics` prints it; none while it is not there.
     pub async fn metric(&self, name: &str) -> Result<Option<f64>> {
-        let admin = self.listening.address().context("it does not listen yet")?;
-        let mut stream = TcpStream::connect(&admin).await.context("connect for metrics")?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n").await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.context("read metrics")?;
-        let line = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        Ok(line.and_then(|value| value.trim().parse().ok()))
+        let text = self.listening.metrics_text().await.context("it does not tell its metrics")?;
+        Ok(gateway::metric(&text, name))
     }
 
     /// Waits until a metric has a value.
