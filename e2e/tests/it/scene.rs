@@ -29,6 +29,9 @@ static OPENED: AtomicU32 = AtomicU32::new(0);
 /// How long rows may take to come. A stall of a minute is longer than any back-off of the gateway.
 pub const PATIENCE: Patience = Patience { deadline: Duration::from_mins(5), stall: Duration::from_mins(1) };
 
+/// Time for a load to pass, and for gateways to come or to leave; a load takes seconds on an idle machine.
+pub const FLOW: Duration = Duration::from_mins(2);
+
 /// UIDs by the names of pods.
 pub type Uids = BTreeMap<String, String>;
 

@@ -20,7 +20,7 @@ use sluice_crds::TracePipelineStatus;
 use sluice_crds::status::{condition as kind, reason};
 
 use crate::deletion::life::told;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, FLOW, Scene, Uses};
 use crate::security::secured::pods::Own;
 use crate::storage::volumes::{claims, uids};
 
@@ -42,9 +42,6 @@ const LIMIT: u64 = 30;
 
 /// How long the operator may take for all else: it looks every two seconds, and its requests to gateways and servers are bounded.
 const SLACK: Duration = Duration::from_secs(20);
-
-/// Time for a load to pass, and for gateways to end.
-const FLOW: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group deletion"]

@@ -2,7 +2,6 @@
 //! again. Numbered spans flow through all of it: none is lost, none doubled, and no gateway is restarted that need not be.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Seen, until};
@@ -15,7 +14,7 @@ use sluice_crds::status::{condition, reason};
 
 use crate::environment::READY;
 use crate::gitops::health::{assert_in_sync, assert_state, reached};
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, FLOW, Scene, Uses};
 use crate::spec::unharmed::assert_kept;
 
 /// Partitions: two gateways.
@@ -26,9 +25,6 @@ const SPANS_PER_SECOND: u64 = 2_000;
 
 /// Spans that must come between two steps: two seconds' worth.
 const SPANS_BETWEEN: u64 = 4_000;
-
-/// Time for a load to pass, and for gateways to leave.
-const FLOW: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_doubled() -> Result<()> {

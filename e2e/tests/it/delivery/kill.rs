@@ -1,12 +1,10 @@
 //! What is killed under load loses nothing: a gateway, and the operator.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result};
 use e2e_fixtures::cluster::{Pods, Seen, until};
 
 use crate::environment::READY;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, FLOW, Scene, Uses};
 
 /// Load of these tests: several messages a second and partition, and little of two shared cores.
 const SPANS_PER_SECOND: u64 = 4_000;
@@ -16,9 +14,6 @@ const SPANS_AFTER: u64 = 40_000;
 
 /// Rows that must be there before a fault: both gateways have inserted and committed by then.
 const ROWS_BEFORE: u64 = 12_000;
-
-/// Time for a load to pass; it takes ten seconds on an idle machine.
-const FLOW: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_gateway_loses_nothing() -> Result<()> {

@@ -9,7 +9,7 @@ use e2e_fixtures::cluster::{Seen, metric_sum, until};
 use e2e_stack::process::Signal;
 
 use crate::own_broker::OwnBroker;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, FLOW, Scene, Uses};
 
 /// Gateways: four of eight partitions for each.
 const GATEWAYS: u32 = 2;
@@ -25,9 +25,6 @@ const SPANS_AFTER: u64 = 10_000;
 
 /// Rows that must be there before a fault.
 const ROWS_BEFORE: u64 = 6_000;
-
-/// Time for a load to pass; it takes seconds on an idle machine.
-const FLOW: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_minute_without_clickhouse_loses_nothing() -> Result<()> {

@@ -3,7 +3,6 @@
 //! operator get its image, until it follows no more. Numbered spans flow through all of it: none is lost, none doubled.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Seen, until};
@@ -18,7 +17,7 @@ use sluice_crds::TracePipelineStatus;
 use crate::delivery::process::program as gateway_program;
 use crate::environment::READY;
 use crate::install::chart::operator_image;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, FLOW, Scene, Uses};
 
 /// Nobody has it: a gateway that were given it would not start.
 const OTHER_IMAGE: &str = "sluice.local/none:1";
@@ -28,9 +27,6 @@ const SPANS_PER_SECOND: u64 = 1_000;
 
 /// Spans that must come between two steps: two seconds' worth.
 const SPANS_BETWEEN: u64 = 2_000;
-
-/// Time for a load to pass, and for a gateway to leave and come back.
-const FLOW: Duration = Duration::from_mins(2);
 
 /// The gateway that is replaced in between.
 const REPLACED: &str = "traces-gateway-1";

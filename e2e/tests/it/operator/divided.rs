@@ -4,7 +4,6 @@
 //! Owner: the test; the processes are its own, while the installed operator rests.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Seen, until};
@@ -19,7 +18,7 @@ use sluice_plan::names::SIGNATURE;
 
 use crate::environment::{READY, while_operator_rests};
 use crate::operator::many::program;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, FLOW, Scene, Uses};
 
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
@@ -29,9 +28,6 @@ const SPANS_PER_SECOND: u64 = 1_000;
 
 /// Spans to wait for between two changes.
 const SPANS_BETWEEN: u64 = 4_000;
-
-/// Time for a load to pass.
-const FLOW: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group operator"]

@@ -31,7 +31,7 @@ use sluice_crds::status::{condition as kind, reason};
 
 use crate::deletion::life::assert_event;
 use crate::environment::while_operator_rests;
-use crate::scene::{self, Scene, Uses, are_others};
+use crate::scene::{self, FLOW, Scene, Uses, are_others};
 use crate::spec::objects::assert_memory;
 use crate::storage::volumes;
 use lives::Lives;
@@ -48,9 +48,6 @@ const SPANS_PER_SECOND: u64 = 1_000;
 
 /// Rows that must be there before the first change: both gateways have inserted and committed by then.
 const ROWS_BEFORE: u64 = 4_000;
-
-/// Time for a load to pass.
-const FLOW: Duration = Duration::from_mins(2);
 
 /// Longest time for one action: as many lives of two seconds, and a busy machine.
 const LONGEST: Duration = Duration::from_mins(4);

@@ -6,7 +6,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::produce::Load;
@@ -18,7 +17,7 @@ use sluice_crds::{MemoryResize, MemoryResizeState};
 
 use crate::deletion::life::assert_event;
 use crate::environment::READY;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, FLOW, Scene, Uses};
 use crate::spec::quotas::limit;
 
 /// Several messages a second and partition.
@@ -26,9 +25,6 @@ const SPANS_PER_SECOND: u64 = 2_000;
 
 /// Spans that must come between two steps: two seconds' worth.
 const SPANS_BETWEEN: u64 = 4_000;
-
-/// Time for a load to pass, and for the kernel to find that a gateway wants more than it may have.
-const FLOW: Duration = Duration::from_mins(2);
 
 /// What a cgroup's limit is lowered by in one step, bytes.
 const SQUEEZE_BYTES: u64 = 1 << 20;

@@ -17,7 +17,7 @@ use sluice_crds::status::{condition as kind, reason};
 
 use crate::environment::READY;
 use crate::gitops::health::{assert_state, reached};
-use crate::scene::{self, Scene, Uids, Uses};
+use crate::scene::{self, FLOW, Scene, Uids, Uses};
 use crate::storage::volumes::claims;
 
 /// Load of numbered spans.
@@ -25,9 +25,6 @@ const SPANS_PER_SECOND: u64 = 1_000;
 
 /// Spans that must come between two steps: two seconds' worth.
 const SPANS_BETWEEN: u64 = 2_000;
-
-/// Time for a load to pass, and for gateways to leave.
-const FLOW: Duration = Duration::from_mins(2);
 
 /// How long a pipeline may take to go whose deletion waits for nothing.
 const AT_ONCE: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ use crate::deletion::life::{assert_event, scale_by_hand, workload, workload_name
 use crate::environment::READY;
 use crate::gitops::health::assert_state;
 use crate::operator::told::kubectl;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, FLOW, Scene, Uses};
 use crate::spec::unharmed::assert_kept;
 use crate::storage::volumes::{claims, uids};
 
@@ -24,9 +24,6 @@ const SPANS_PER_SECOND: u64 = 1_000;
 
 /// Spans that must come between two steps: two seconds' worth.
 const SPANS_BETWEEN: u64 = 2_000;
-
-/// Time for a load to pass, and for a gateway to leave.
-const FLOW: Duration = Duration::from_mins(2);
 
 /// How long a pipeline may take to go whose gateways are left to themselves.
 const SOON: Duration = Duration::from_secs(20);

@@ -22,10 +22,10 @@ use sluice_crds::status::{condition as kind, reason};
 
 use super::lives::Lives;
 use super::whole::{objects, wait_complete, wait_pods, wait_whole};
-use super::{FLOW, LONGEST, PARTITIONS, ROWS_BEFORE, SPANS_PER_SECOND, volumes_replaced};
+use super::{LONGEST, PARTITIONS, ROWS_BEFORE, SPANS_PER_SECOND, volumes_replaced};
 use crate::deletion::life::{scale_by_hand, told, workload_name};
 use crate::environment::while_operator_rests;
-use crate::scene::{self, Scene, Uses};
+use crate::scene::{self, FLOW, Scene, Uses};
 use crate::security::secured::pods::Own;
 use crate::storage::orphaned::owners;
 use crate::storage::replaced::class;

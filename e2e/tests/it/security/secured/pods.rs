@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Seen, until};
@@ -29,7 +28,7 @@ use super::front::Front;
 use super::keys::Keys;
 use crate::environment::READY;
 use crate::gitops::health::reached;
-use crate::scene::{self, Scene, Uids, Uses, are_others};
+use crate::scene::{self, FLOW, Scene, Uids, Uses, are_others};
 
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
@@ -39,9 +38,6 @@ const SPANS_PER_SECOND: u64 = 2_000;
 
 /// Spans that must come between two steps: two seconds' worth.
 const SPANS_BETWEEN: u64 = 4_000;
-
-/// Time for a load to pass, and for gateways to leave.
-const FLOW: Duration = Duration::from_mins(2);
 
 /// What the user's password becomes.
 const NEXT_PASSWORD: &str = "stable battery";
