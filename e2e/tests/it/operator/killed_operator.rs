@@ -35,7 +35,7 @@ use crate::scene::{self, FLOW, Scene, Uses, are_others};
 use crate::spec::objects::assert_memory;
 use crate::storage::volumes;
 use lives::Lives;
-use whole::{objects, wait_complete, wait_pods, wait_whole};
+use whole::{complete, objects, wait_complete, wait_pods, wait_whole};
 
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
@@ -102,10 +102,9 @@ async fn made(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
     let done = async {
         scene.pipeline.apply(&volumes::spec("1Gi", 2)).await?;
-        wait_complete(scene, 2).await?;
         let sized = ("True", reason::UP_TO_DATE);
         scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, sized, LONGEST).await?;
-        wait_whole(scene, 2).await
+        wait_complete(scene, 2).await
     };
     lives.act("creation", done).await?.ensure_pods(&[1, 1])
 }
@@ -115,8 +114,7 @@ async fn grown(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
     let done = async {
         volumes::grow(scene).await?;
-        wait_complete(scene, 2).await?;
-        wait_whole(scene, 2).await
+        wait_complete(scene, 2).await
     };
     lives.act("growth", done).await?.ensure_pods(&[1, 1])
 }
@@ -124,12 +122,8 @@ async fn grown(lives: &mut Lives<'_>) -> Result<()> {
 /// Each gateway is replaced, and once.
 async fn changed(lives: &mut Lives<'_>, action: &str, change: &Value) -> Result<()> {
     let scene = lives.scene;
-    let done = async {
-        scene.pipeline.apply(&spec(2, change)).await?;
-        wait_complete(scene, 2).await?;
-        wait_whole(scene, 2).await
-    };
-    lives.act(action, done).await?.ensure_pods(&[2, 2])
+    let spec = spec(2, change);
+    lives.act(action, complete(scene, &spec)).await?.ensure_pods(&[2, 2])
 }
 
 /// A gateway that does not start is tried, and brought back; the other one never notices.
@@ -158,9 +152,7 @@ async fn healed(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
         scene.pipeline.apply(&spec(2, &merged(change, &nowhere))).await?;
         let waits = ("False", reason::REPLICAS_NOT_READY);
         scene.pipeline.wait_condition(kind::READY, waits, LONGEST).await?;
-        scene.pipeline.apply(&spec(2, change)).await?;
-        wait_complete(scene, 2).await?;
-        wait_whole(scene, 2).await
+        complete(scene, &spec(2, change)).await
     };
     lives.act("heal", done).await?.ensure_pods(&[1, 3])
 }
@@ -183,12 +175,8 @@ async fn suspended(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
 
 async fn resumed(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     let scene = lives.scene;
-    let done = async {
-        scene.pipeline.apply(&spec(2, change)).await?;
-        wait_complete(scene, 2).await?;
-        wait_whole(scene, 2).await
-    };
-    lives.act("resume", done).await?.ensure_pods(&[1, 1])
+    let spec = spec(2, change);
+    lives.act("resume", complete(scene, &spec)).await?.ensure_pods(&[1, 1])
 }
 
 /// Each gateway is emptied and made again with another volume, and no claim is left of those that were.
@@ -199,8 +187,7 @@ async fn volumes_replaced(lives: &mut Lives<'_>, action: &str, spec: &Value) -> 
         scene.pipeline.apply(spec).await?;
         let sized = ("True", reason::UP_TO_DATE);
         scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, sized, LONGEST).await?;
-        wait_complete(scene, 2).await?;
-        wait_whole(scene, 2).await
+        wait_complete(scene, 2).await
     };
     lives.act(action, done).await?.ensure_pods(&[2, 2])?;
     let after = volumes::uids(scene).await?;
@@ -214,9 +201,8 @@ async fn one_left(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     let stays = format!("{}-gateway-0", scene.pipeline.name());
     let done = async {
         scene.pipeline.apply(&spec(1, change)).await?;
-        wait_complete(scene, 1).await?;
         wait_pods(scene, &[&stays]).await?;
-        wait_whole(scene, 1).await
+        wait_complete(scene, 1).await
     };
     let course = lives.act("scale-in", done).await?;
     course.ensure_drained(1)?;

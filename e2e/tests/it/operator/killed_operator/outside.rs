@@ -21,7 +21,7 @@ use sluice_crds::TracePipelineStatus;
 use sluice_crds::status::{condition as kind, reason};
 
 use super::lives::Lives;
-use super::whole::{objects, wait_complete, wait_pods, wait_whole};
+use super::whole::{complete, objects, wait_complete, wait_pods, wait_whole};
 use super::{LONGEST, PARTITIONS, ROWS_BEFORE, SPANS_PER_SECOND, volumes_replaced};
 use crate::deletion::life::{scale_by_hand, told, workload_name};
 use crate::environment::while_operator_rests;
@@ -96,13 +96,6 @@ fn of_other_class(change: &Value) -> Value {
     spec(&merged(&json!({"queue": {"storageClassName": OTHER_CLASS}}), change))
 }
 
-/// Applies the spec, and waits until all of it is there.
-async fn complete(scene: &Scene, spec: &Value) -> Result<()> {
-    scene.pipeline.apply(spec).await?;
-    wait_complete(scene, 2).await?;
-    wait_whole(scene, 2).await
-}
-
 /// Who connects from now on needs the new password: each gateway is replaced, and once.
 async fn rotated(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
     let scene = lives.scene;
@@ -112,8 +105,7 @@ async fn rotated(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
         Own::apply_changed_password(scene).await?;
         // The spec is the same, so that the status says of it what it has said before.
         scene.wait_other_gateways(&before, LONGEST).await?;
-        wait_complete(scene, 2).await?;
-        wait_whole(scene, 2).await
+        wait_complete(scene, 2).await
     };
     lives.act("rotation", done).await?.ensure_pods(&[2, 2])
 }
@@ -165,8 +157,7 @@ async fn taken_over(lives: &mut Lives<'_>) -> Result<()> {
         let managed = ("False", reason::MANAGED);
         scene.pipeline.wait_condition(kind::RECONCILIATION_PAUSED, managed, LONGEST).await?;
         scene.pipeline.wait_condition(kind::SCALING_LIMITED, ("False", reason::OK), LONGEST).await?;
-        wait_complete(scene, 2).await?;
-        wait_whole(scene, 2).await
+        wait_complete(scene, 2).await
     };
     lives.act("taken over", done).await?.ensure_pods(&[1, 1])
 }

@@ -14,6 +14,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sluice_crds::status::condition as kind;
 use sluice_crds::{RolloutState, TracePipelineStatus};
 
@@ -71,11 +72,18 @@ where
     Ok(found.iter().map(|object| format!("{kind} {}", object.name_any())).collect())
 }
 
-/// Waits until so many gateways run, and all of the newest revision.
+/// Applies the spec of two gateways, and waits until all of it is there.
+pub async fn complete(scene: &Scene, spec: &Value) -> Result<()> {
+    scene.pipeline.apply(spec).await?;
+    wait_complete(scene, 2).await
+}
+
+/// Waits until so many gateways run, all of the newest revision, and the pipeline is whole.
 pub async fn wait_complete(scene: &Scene, replicas: u32) -> Result<()> {
     let what = format!("with {replicas} gateways of the newest revision");
     let is_so = |status: &TracePipelineStatus| is_complete(status, replicas);
-    scene.pipeline.wait(&what, LONGEST, is_so).await.map(drop)
+    scene.pipeline.wait(&what, LONGEST, is_so).await?;
+    wait_whole(scene, replicas).await
 }
 
 fn is_complete(status: &TracePipelineStatus, replicas: u32) -> bool {
