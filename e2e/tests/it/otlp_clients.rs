@@ -130,10 +130,7 @@ impl Clients {
         self.is_over.store(true, Ordering::Relaxed);
         let mut all = Sent::default();
         while let Some(sent) = self.sending.join_next().await {
-            let sent = sent.context("a client panicked")??;
-            all.acked.extend(&sent.acked);
-            all.messages += sent.messages;
-            all.bytes += sent.bytes;
+            all = all.and(sent.context("a client panicked")??);
         }
         Ok(all)
     }

@@ -13,7 +13,7 @@ use e2e_fixtures::cluster::{Evidence, Namespace, Seen, until};
 use e2e_fixtures::oracle::{Database, Oracle, Patience, Verdict};
 use e2e_fixtures::pipeline::{CREDENTIALS, Pipeline, Settings, TABLE};
 use e2e_fixtures::produce::{Compression, Feed, Load, Producer, Sent, Topic};
-use e2e_fixtures::spans::{Encoding, Run, Shape};
+use e2e_fixtures::spans::{Run, Shape};
 use e2e_stack::kubernetes;
 use e2e_stack::say;
 use futures::FutureExt as _;
@@ -196,13 +196,8 @@ impl Scene {
 
     /// All partitions of the topic, with spans of `shape`.
     pub fn feed(&self, shape: Shape, spans_per_second: Option<u64>) -> Feed {
-        Feed {
-            topic: self.topic.name().to_owned(),
-            partitions: self.topic.partitions(),
-            shape,
-            encoding: Encoding::OtlpProto,
-            spans_per_second,
-        }
+        let numbered = Feed::numbered(self.topic.name(), self.topic.partitions());
+        Feed { shape, spans_per_second, ..numbered }
     }
 
     /// A background load of numbered spans.

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use e2e_fixtures::produce::{Compression, Feed, Producer};
-use e2e_fixtures::spans::{Encoding, Run, Shape};
+use e2e_fixtures::spans::{Run, Shape};
 use serde_json::json;
 
 use crate::delivery::process::{self, Stage};
@@ -16,13 +16,7 @@ const SPANS: u64 = Shape::Numbered.message_spans();
 #[ignore = "group delivery"]
 async fn latest_passes_over_nothing_of_an_added_partition() -> Result<()> {
     process::run("added", 1, async |stage: &Stage| {
-        let feed = |partitions| Feed {
-            topic: stage.topic.name().to_owned(),
-            partitions,
-            shape: Shape::Numbered,
-            encoding: Encoding::OtlpProto,
-            spans_per_second: None,
-        };
+        let feed = |partitions| Feed::numbered(stage.topic.name(), partitions);
         let run = Run::fresh();
         let producer = || Producer::new(stage.kafka(), Compression::Zstd, run);
         producer()?.produce(&feed(1), 0..SPANS).await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::produce::{Compression, Feed, Producer};
-use e2e_fixtures::spans::{Encoding, Generator, Run, Shape};
+use e2e_fixtures::spans::{Generator, Run, Shape};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use prost::Message as _;
 use serde_json::{Value, json};
@@ -19,13 +19,7 @@ const MESSAGE_SPANS: u64 = 100;
 const SPANS: u64 = 10_000;
 
 async fn produce(stage: &Stage, run: Run, numbers: std::ops::Range<u64>) -> Result<()> {
-    let feed = Feed {
-        topic: stage.topic.name().to_owned(),
-        partitions: i32::try_from(PARTITIONS)?,
-        shape: Shape::Numbered,
-        encoding: Encoding::OtlpProto,
-        spans_per_second: None,
-    };
+    let feed = Feed::numbered(stage.topic.name(), i32::try_from(PARTITIONS)?);
     let sent = Producer::new(stage.kafka(), Compression::Zstd, run)?.produce(&feed, numbers).await?;
     ensure!(sent.failure.is_none(), "{:?}", sent.failure);
     Ok(())

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e_fixtures::produce::{Compression, Feed, Producer};
-use e2e_fixtures::spans::{Encoding, Run, Shape};
+use e2e_fixtures::spans::Run;
 use serde_json::json;
 
 use crate::delivery::process::{self, Stage};
@@ -16,13 +16,7 @@ const SPANS: u64 = 20_000;
 async fn every_compression_loses_and_doubles_nothing() -> Result<()> {
     process::run("compression", 4, async |stage: &Stage| {
         let gateway = stage.start("codecs", &json!({})).await?;
-        let feed = Feed {
-            topic: stage.topic.name().to_owned(),
-            partitions: stage.topic.partitions(),
-            shape: Shape::Numbered,
-            encoding: Encoding::OtlpProto,
-            spans_per_second: None,
-        };
+        let feed = Feed::numbered(stage.topic.name(), stage.topic.partitions());
         let mut sent = Vec::new();
         for codec in
             [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd]

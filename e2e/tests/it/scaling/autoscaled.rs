@@ -96,12 +96,12 @@ async fn replicas_follow_the_load_and_leave_when_empty() -> Result<()> {
         scene.pipeline.apply(&spec("Auto")).await?;
         let before = more_gateways(scene).await?;
         Box::pin(slow_server(scene, &front, before)).await?;
-        let many = both(first, load.stop().await?);
+        let many = first.and(load.stop().await?);
         let few = (one / FEW_PER_CAPACITY).max(MESSAGE_SPANS);
         let load = load_after(scene, &many, few);
         fewer_gateways(scene, before).await?;
         scene.wait_acked(&load, few * SECONDS_AFTER, DECIDED).await?;
-        let sent = both(many, load.stop().await?);
+        let sent = many.and(load.stop().await?);
         scene.assert_nothing_lost(&sent).await.map(drop)
     };
     scene::run("replicas_follow_the_load", Uses::ServersAlone, PARTITIONS, body).await
@@ -207,16 +207,6 @@ fn load_after(scene: &Scene, before: &Sent, spans_per_second: u64) -> Load {
     let next = before.acked.ranges().last().map_or(0, |range| range.end);
     let feed = scene.feed(Shape::Numbered, Some(spans_per_second));
     Load::start_numbers(&scene.producer, feed, next..u64::MAX)
-}
-
-/// What was sent by one load and then by another.
-pub fn both(mut sent: Sent, then: Sent) -> Sent {
-    sent.acked.extend(&then.acked);
-    sent.doubtful.extend(&then.doubtful);
-    sent.messages += then.messages;
-    sent.bytes += then.bytes;
-    sent.failure = sent.failure.take().or(then.failure);
-    sent
 }
 
 #[tokio::test(flavor = "multi_thread")]

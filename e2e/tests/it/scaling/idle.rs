@@ -8,7 +8,6 @@ use e2e_fixtures::spans::Shape;
 use serde_json::{Value, json};
 use sluice_crds::status::{condition, reason};
 
-use super::autoscaled::both;
 use crate::environment::READY;
 use crate::gitops::health::assert_state;
 use crate::scene::{self, Scene, Uses};
@@ -41,7 +40,7 @@ async fn an_idle_topic_has_no_gateways_until_a_message_arrives() -> Result<()> {
         let second = scene.producer.produce(&feed, SPANS..2 * SPANS).await?;
         scene.wait_rows(2 * SPANS, READY).await?;
         scene.pipeline.wait_ready(READY).await?;
-        scene.assert_nothing_lost(&both(first, second)).await?;
+        scene.assert_nothing_lost(&first.and(second)).await?;
         rests(scene).await
     })
     .await

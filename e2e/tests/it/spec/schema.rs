@@ -18,7 +18,7 @@ use crate::scene::{self, Scene, Uses};
 async fn the_table_follows_the_spec_and_what_may_not_be_done_is_named() -> Result<()> {
     scene::run("the_table_follows_the_spec", Uses::Servers, 2, async |scene: &mut Scene| {
         scene.start(&schema(&json!({"layout": "Json", "views": ["TraceTimes"]}))).await?;
-        let mut sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
+        let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
         scene.assert_nothing_lost(&sent).await?;
         ensure!(count(scene, "uniqExact(TraceId)", "_trace_id_ts").await? == 10, "a trace has no time");
         let (pods, before) = (pods(scene).await?, job(scene).await?);
@@ -33,8 +33,7 @@ async fn the_table_follows_the_spec_and_what_may_not_be_done_is_named() -> Resul
             "old rows have no new column"
         );
         let then = scene.producer.produce(&scene.feed(Shape::Numbered, None), 1_000..2_000).await?;
-        sent.acked.extend(&then.acked);
-        sent.doubtful.extend(&then.doubtful);
+        let sent = sent.and(then);
         // Rows of the table are seen before those of its views: only what is committed is in both.
         scene.assert_nothing_lost(&sent).await?;
         ensure!(count(scene, "count() > 0", "_operations").await? == 1, "no operation was seen");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::pipeline::{Pipeline, Settings, merged};
-use e2e_fixtures::produce::{Sent, Topic};
+use e2e_fixtures::produce::Topic;
 use e2e_fixtures::spans::Shape;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt as _;
@@ -92,11 +92,11 @@ async fn a_topic_that_lost_partitions_is_waited_for_and_read_once_it_is_meant_so
         began_anew(scene, &before).await?;
         // What runs goes on, in the topic that there is.
         let then = scene.producer.produce(&scene.feed(Shape::Numbered, None), 4_000..8_000).await?;
-        let sent = both(first, &then);
+        let sent = first.and(then);
         scene.assert_nothing_lost(&sent).await?;
         meant_so(scene, &start).await?;
         let then = scene.producer.produce(&scene.feed(Shape::Numbered, None), 8_000..12_000).await?;
-        scene.assert_nothing_lost(&both(sent, &then)).await.map(drop)
+        scene.assert_nothing_lost(&sent.and(then)).await.map(drop)
     })
     .await
 }
@@ -145,14 +145,6 @@ async fn meant_so(scene: &Scene, start: &Value) -> Result<()> {
     let status = scene.pipeline.wait_ready(READY).await?;
     ensure!(status.partitions == Some(4), "{:?} partitions are read", status.partitions);
     Ok(())
-}
-
-fn both(mut sent: Sent, then: &Sent) -> Sent {
-    sent.acked.extend(&then.acked);
-    sent.doubtful.extend(&then.doubtful);
-    sent.messages += then.messages;
-    sent.bytes += then.bytes;
-    sent
 }
 
 #[tokio::test(flavor = "multi_thread")]

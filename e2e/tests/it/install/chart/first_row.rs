@@ -8,7 +8,7 @@ use e2e_fixtures::cluster::Namespace;
 use e2e_fixtures::oracle::{Database, Server};
 use e2e_fixtures::produce::{Compression, Feed, Producer};
 use e2e_fixtures::registry::Registry;
-use e2e_fixtures::spans::{Encoding, Run, Shape};
+use e2e_fixtures::spans::Run;
 use e2e_stack::images::{ImageStore, ProgramArgs};
 use e2e_stack::paths::{Paths, remove_folder, workspace};
 use e2e_stack::process::{command, output};
@@ -94,13 +94,7 @@ impl Release<'_> {
         blocking(move || run(&commands, &kubeconfig)).await?;
 
         let run = Run::fresh();
-        let feed = Feed {
-            topic: topic.to_owned(),
-            partitions: 2,
-            shape: Shape::Numbered,
-            encoding: Encoding::OtlpProto,
-            spans_per_second: None,
-        };
+        let feed = Feed::numbered(topic, 2);
         let producer = Producer::new(&self.target.kafka.host, Compression::Zstd, run)?;
         let sent = producer.produce(&feed, 0..SPANS).await?;
         let oracle = database.oracle("otel_traces", run);
