@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use sluice_crds::TracePipelineStatus;
 use sluice_crds::status::{condition as kind, reason};
 
-use crate::deletion::life::told;
+use crate::deletion::life::assert_event_says;
 use crate::scene::{self, FLOW, Scene, Uses};
 use crate::security::secured::pods::Own;
 use crate::storage::volumes::{claims, uids};
@@ -49,7 +49,7 @@ async fn a_pipeline_without_its_servers_goes_at_its_limit_and_leaves_what_it_hol
     scene::run("gone", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
         let own = Own::start(scene).await?;
         scene.start(&spec()).await?;
-        let operator = restarts(scene).await?;
+        let operator = scene.environment.operator.pods().lives().await?;
         let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
         own.clickhouse.open(false);
         held_alone(scene).await?;
@@ -58,7 +58,7 @@ async fn a_pipeline_without_its_servers_goes_at_its_limit_and_leaves_what_it_hol
         ensure!(volumes.len() == 2, "the claims are {volumes:?}");
         deleted(scene).await?;
         left(scene, &volumes).await?;
-        let after = restarts(scene).await?;
+        let after = scene.environment.operator.pods().lives().await?;
         ensure!(after == operator, "the operator was harmed: {operator:?}, then {after:?}");
         own.kafka.open(true);
         own.clickhouse.open(true);
@@ -110,15 +110,9 @@ async fn deleted(scene: &Scene) -> Result<()> {
         scene.pipeline.delete(Duration::from_secs(LIMIT) + SLACK),
         scene.pipeline.wait("with gateways that are not empty", FLOW, waits),
     )?;
-    let told = told(scene).await?;
-    let late = told.iter().find(|(reason, _)| reason == "DrainTimedOut");
-    let says = |word: &str| late.is_some_and(|(_, note)| note.contains(word));
-    ensure!(
-        says(&format!("longer than {LIMIT} s (0 of 2 are empty)"))
-            && says("queue-traces-gateway-0, queue-traces-gateway-1, which may hold the only copy"),
-        "the events are {told:?}"
-    );
-    Ok(())
+    let longer = format!("longer than {LIMIT} s (0 of 2 are empty)");
+    let holds = "queue-traces-gateway-0, queue-traces-gateway-1, which may hold the only copy";
+    assert_event_says(scene, "DrainTimedOut", &[&longer, holds]).await
 }
 
 /// All else goes, and the volumes stay as they are.
@@ -136,15 +130,4 @@ async fn left(scene: &Scene, before: &BTreeMap<String, String>) -> Result<()> {
         ensure!(!is_going && claim.owner_references().is_empty(), "{name} goes: {:?}", claim.metadata);
     }
     Ok(())
-}
-
-/// The operator's pods, and how often each was started again.
-async fn restarts(scene: &Scene) -> Result<BTreeMap<String, (String, i32)>> {
-    let pods = scene.environment.operator.pods();
-    let mut found = BTreeMap::new();
-    for (name, uid) in pods.uids().await? {
-        let restarts = pods.restarts(&name).await?;
-        found.insert(name, (uid, restarts));
-    }
-    Ok(found)
 }

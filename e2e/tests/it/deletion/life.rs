@@ -162,8 +162,17 @@ pub async fn events(scene: &Scene) -> Result<Vec<String>> {
     Ok(told(scene).await?.into_iter().map(|(reason, _)| reason).collect())
 }
 
+/// The first event with this reason that tells of the pipeline says all of these words.
+pub async fn assert_event_says(scene: &Scene, reason: &str, words: &[&str]) -> Result<()> {
+    let told = told(scene).await?;
+    let event = told.iter().find(|(found, _)| found == reason);
+    let says = |words: &&str| event.is_some_and(|(_, note)| note.contains(*words));
+    ensure!(words.iter().all(says), "the events are {told:?}");
+    Ok(())
+}
+
 /// Reasons and words of all events about the pipeline.
-pub async fn told(scene: &Scene) -> Result<Vec<(String, String)>> {
+async fn told(scene: &Scene) -> Result<Vec<(String, String)>> {
     let events: Api<Event> = scene.namespace.api();
     let all = events.list(&ListParams::default()).await.context("list events")?.items;
     let ours = all.into_iter().filter(|event| {

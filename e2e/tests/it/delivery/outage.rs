@@ -48,7 +48,7 @@ async fn a_minute_without_clickhouse_loses_nothing() -> Result<()> {
         front.go(Way::Open);
         scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
         scene.end(load).await?;
-        let inserted = sum(scene, "sluice_gateway_freshness_seconds_count").await?;
+        let inserted = scene.pipeline.gateways().metric_sum("sluice_gateway_freshness_seconds_count").await?;
         ensure!(inserted > 0.0, "no block says how fresh it was");
         assert_no_restarts(scene).await
     })
@@ -117,16 +117,6 @@ fn assert_waited_for_the_sink(before: Waits, after: Waits) -> Result<()> {
         "while the sink was away, workers waited {source:.1} s for messages and {sink:.1} s for the sink"
     );
     Ok(())
-}
-
-/// A metric of all gateways together.
-async fn sum(scene: &Scene, metric: &str) -> Result<f64> {
-    let gateways = scene.pipeline.gateways();
-    let mut sum = 0.0;
-    for name in gateways.uids().await?.keys() {
-        sum += metric_sum(&gateways.metrics(name).await?, metric).unwrap_or_default();
-    }
-    Ok(sum)
 }
 
 /// A server that is away is no reason to restart a gateway.

@@ -208,12 +208,7 @@ struct Running {
 }
 
 async fn running(scene: &Scene) -> Result<Running> {
-    let pods = scene.pipeline.gateways();
-    let mut gateways = BTreeMap::new();
-    for (name, uid) in pods.uids().await? {
-        let restarts = pods.restarts(&name).await?;
-        gateways.insert(name, (uid, restarts));
-    }
+    let gateways = scene.pipeline.gateways().lives().await?;
     ensure!(!gateways.is_empty(), "there is no gateway");
     let name = format!("{}-gateway", scene.pipeline.name());
     let workload = scene.namespace.api::<StatefulSet>().get(&name).await.context("get the StatefulSet")?;

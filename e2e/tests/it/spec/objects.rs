@@ -298,10 +298,11 @@ async fn a_restarted_operator_writes_nothing() -> Result<()> {
         scene.start_default().await?;
         let before = at_rest(&scene.namespace).await?;
         let operator = &scene.environment.operator;
-        ensure!(operator_metric(scene, WRITES).await? > 0.0, "the operator that made all says of no write");
+        let pods = operator.pods();
+        ensure!(pods.metric_sum(WRITES).await? > 0.0, "the operator that made all says of no write");
         operator.kill_and_wait(READY).await?;
         until("a reconcile by the new operator", READY, async || {
-            let done = operator_metric(scene, RECONCILES_DONE).await?;
+            let done = pods.metric_sum(RECONCILES_DONE).await?;
             Ok(Seen::when(done >= 1.0, || format!("{done} reconciles")))
         })
         .await?;
@@ -310,21 +311,11 @@ async fn a_restarted_operator_writes_nothing() -> Result<()> {
             before.iter().filter(|(name, version)| after.get(*name) != Some(version)).collect();
         ensure!(changed.is_empty(), "changed by a restart: {changed:?}");
         ensure!(after.len() == before.len(), "made by a restart: {:?}", after.keys().collect::<Vec<_>>());
-        let writes = operator_metric(scene, WRITES).await?;
+        let writes = pods.metric_sum(WRITES).await?;
         ensure!(writes == 0.0, "the new operator wrote {writes} times");
         Ok(())
     })
     .await
-}
-
-/// The sum of a metric over the operator's pods.
-async fn operator_metric(scene: &Scene, name: &str) -> Result<f64> {
-    let pods = scene.environment.operator.pods();
-    let mut sum = 0.0;
-    for pod in pods.uids().await?.keys() {
-        sum += metric_sum(&pods.metrics(pod).await?, name).unwrap_or(0.0);
-    }
-    Ok(sum)
 }
 
 /// All objects with their versions, once they stay the same for a while: Kubernetes' own controllers write statuses after the

@@ -22,6 +22,7 @@ use sluice_crds::TracePipelineStatus;
 use sluice_crds::status::condition::{RECONCILING, VOLUMES_DRAINED, VOLUMES_RESIZED};
 use sluice_crds::status::reason::{FILE_SYSTEM_RESIZE_PENDING, RESIZING, RESIZING_VOLUMES};
 
+use crate::deletion::life::workload;
 use crate::environment::READY;
 use crate::gitops::health::{assert_state, reached};
 use crate::scene::{self, Scene, Uids, Uses};
@@ -189,11 +190,6 @@ pub async fn uids(scene: &Scene) -> Result<Uids> {
 
 fn requested(claim: &PersistentVolumeClaim) -> Option<String> {
     Some(claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage")?.0.clone())
-}
-
-async fn workload(scene: &Scene) -> Result<Option<StatefulSet>> {
-    let name = format!("{}-gateway", scene.pipeline.name());
-    scene.namespace.api::<StatefulSet>().get_opt(&name).await.context("get the StatefulSet")
 }
 
 async fn workload_uid(scene: &Scene) -> Result<Option<String>> {

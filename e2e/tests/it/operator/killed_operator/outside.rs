@@ -23,7 +23,7 @@ use sluice_crds::status::{condition as kind, reason};
 use super::lives::Lives;
 use super::whole::{complete, objects, wait_complete, wait_pods, wait_whole};
 use super::{LONGEST, PARTITIONS, ROWS_BEFORE, SPANS_PER_SECOND, volumes_replaced};
-use crate::deletion::life::{scale_by_hand, told, workload_name};
+use crate::deletion::life::{assert_event_says, scale_by_hand, workload_name};
 use crate::environment::while_operator_rests;
 use crate::scene::{self, FLOW, Scene, Uses};
 use crate::security::secured::pods::Own;
@@ -217,14 +217,8 @@ async fn gone(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
         .await
     };
     lives.act("delete without servers", done).await?.ensure_pods(&[1, 1])?;
-    let told = told(scene).await?;
-    let late = told.iter().find(|(reason, _)| reason == "DrainTimedOut");
-    let says = |words: &str| late.is_some_and(|(_, note)| note.contains(words));
-    ensure!(
-        says(&format!("longer than {LIMIT} s (")) && says("which may hold the only copy"),
-        "the events are {told:?}"
-    );
-    Ok(())
+    let longer = format!("longer than {LIMIT} s (");
+    assert_event_says(scene, "DrainTimedOut", &[&longer, "which may hold the only copy"]).await
 }
 
 fn claim_of(scene: &Scene, number: u32) -> String {
