@@ -14,7 +14,6 @@ mod exchange;
 pub mod exit_codes;
 mod kubeconfig;
 mod lag;
-mod log_volumes;
 pub mod plan;
 mod request_error;
 mod spool;
@@ -29,6 +28,7 @@ pub use terminal::Terminal;
 use args::{Command, PluginArgs};
 use exit_codes::{EXIT_NOT_WELL, EXIT_USAGE, EXIT_WELL};
 use sluice_crds::TracePipeline;
+use spool::{Volumes, blocks::Blocks, logs::Logs};
 
 /// Runs a command and returns the exit status. [`Command::Plan`] needs no cluster: `main.rs` runs it.
 pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, Error> {
@@ -75,11 +75,11 @@ pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, E
             let pipeline = cluster.pipeline(&named.name).await?;
             let said = cluster.metrics(&pipeline).await?;
             let is_whole = if pipeline.spec.source.otlp.is_some() {
-                let volumes = log_volumes::LogVolumes::of(&said);
+                let volumes = Volumes::<Logs>::of(&said);
                 terminal.answer(named.json, &volumes, &volumes.to_string())?;
                 volumes.is_whole()
             } else {
-                let spools = spool::Spools::of(&said);
+                let spools = Volumes::<Blocks>::of(&said);
                 terminal.answer(named.json, &spools, &spools.to_string())?;
                 spools.is_whole()
             };
