@@ -5,5 +5,6 @@ pub mod load;
 pub mod memory;
 pub mod operator_scale;
 pub mod otlp;
+pub mod outcomes;
 pub mod schema_bench;
 pub mod throughput;

@@ -26,11 +26,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
+use crate::outcomes::Outcomes;
 use case::Case;
 use course::Course;
 use e2e_stack::process::interrupt;
 use e2e_stack::{programs, say};
-pub use report::{Outcome, Report};
+pub use report::Outcome;
 
 /// The name that stands for all cases.
 const ALL: &str = "all";
@@ -123,26 +124,19 @@ pub fn run(args: &LoadArgs) -> Result<ExitCode> {
     };
     let folder = std::env::temp_dir().join(format!("sluice-load-{}", std::process::id()));
     let course = Course { program, folder, clients: args.clients, time: Duration::from_secs(args.seconds) };
-    let report = e2e_stack::session(|| {
+    let outcomes = e2e_stack::session(|| {
         let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
         runtime.block_on(run_all(&course, &chosen))
     })?;
-    for line in report.table() {
-        say::line(&line);
-    }
-    if let Some(file) = &args.json {
-        let text = serde_json::to_string(&report).context("write the outcomes as JSON")?;
-        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
-    }
-    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    outcomes.show(args.json.as_deref())
 }
 
 fn chosen(name: &str) -> Vec<Case> {
     Case::all().into_iter().filter(|case| name == ALL || case.name() == name).collect()
 }
 
-async fn run_all(course: &Course, cases: &[Case]) -> Result<Report> {
-    let mut report = Report::default();
+async fn run_all(course: &Course, cases: &[Case]) -> Result<Outcomes<Outcome>> {
+    let mut outcomes = Outcomes { runs: Vec::new() };
     let kept = format!("configs and logs are in {}", course.folder.display());
     for case in cases {
         let outcome = course.run(case).await;
@@ -153,14 +147,14 @@ async fn run_all(course: &Course, cases: &[Case]) -> Result<Report> {
             failures => format!("FAILED: {}", failures.join("; ")),
         };
         say::progress(&case.name(), &said);
-        report.runs.push(outcome);
+        outcomes.runs.push(outcome);
     }
-    if report.holds() {
+    if outcomes.holds() {
         course::remove(&course.folder)?;
     } else {
         say::progress("load", &kept);
     }
-    Ok(report)
+    Ok(outcomes)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 
+use crate::outcomes::Outcomes;
 use course::Course;
 use e2e_stack::kafka::HOST_ADDRESS;
 use e2e_stack::process::interrupt;
@@ -32,7 +33,7 @@ use e2e_stack::{programs, say};
 pub(crate) use front::{Behaviour, Front};
 pub(crate) use gateway::{Gateway, Usage};
 use load::Load;
-pub use report::{Outcome, Report};
+pub use report::Outcome;
 use scenario::{Scenario, Size};
 
 /// Spans of the oversized scenarios beside the batch itself: enough that every partition has several batches.
@@ -120,18 +121,11 @@ pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
     };
     let (broker, outage) = (HOST_ADDRESS.to_owned(), Duration::from_secs(args.outage));
     let plan = Plan { program, broker, queue: args.queue, spans: args.spans, outage };
-    let report = e2e_stack::session(|| {
+    let outcomes = e2e_stack::session(|| {
         let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
         runtime.block_on(plan.run(&chosen))
     })?;
-    for line in report.table() {
-        say::line(&line);
-    }
-    if let Some(file) = &args.json {
-        let text = serde_json::to_string(&report).context("write the outcomes as JSON")?;
-        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
-    }
-    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    outcomes.show(args.json.as_deref())
 }
 
 fn chosen(only: &[String]) -> Vec<Scenario> {
@@ -160,7 +154,7 @@ impl Plan {
     ///
     /// # Errors
     /// When a scenario could not be run, or its gateway exited early.
-    pub async fn check(self, names: &[&str]) -> Result<Report> {
+    pub async fn check(self, names: &[&str]) -> Result<Outcomes<Outcome>> {
         let all = Scenario::all().into_iter();
         let chosen: Vec<Scenario> =
             all.filter(|scenario| names.contains(&scenario.name().as_str())).collect();
@@ -168,7 +162,7 @@ impl Plan {
         self.run(&chosen).await
     }
 
-    async fn run(self, scenarios: &[Scenario]) -> Result<Report> {
+    async fn run(self, scenarios: &[Scenario]) -> Result<Outcomes<Outcome>> {
         let folder = std::env::temp_dir().join(format!("sluice-memory-{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
         let Plan { program, broker, queue, outage, .. } = self;
@@ -179,13 +173,13 @@ impl Plan {
             load.topic.delete().await?;
         }
         let kept = format!("configs and logs are in {}", course.folder.display());
-        let report = outcome.with_context(|| kept.clone())?;
-        if report.holds() {
+        let outcomes = outcome.with_context(|| kept.clone())?;
+        if outcomes.holds() {
             course::remove(&course.folder)?;
         } else {
             say::progress("memory", &kept);
         }
-        Ok(report)
+        Ok(outcomes)
     }
 }
 
@@ -194,8 +188,8 @@ async fn run_all(
     scenarios: &[Scenario],
     spans: u64,
     laid: &mut Option<(Size, Load)>,
-) -> Result<Report> {
-    let mut report = Report::default();
+) -> Result<Outcomes<Outcome>> {
+    let mut outcomes = Outcomes { runs: Vec::new() };
     for scenario in scenarios {
         let name = scenario.name();
         let outcome = match scenario {
@@ -212,9 +206,9 @@ async fn run_all(
             failures => format!("FAILED: {}", failures.join("; ")),
         };
         say::progress(&name, &said);
-        report.runs.push(outcome);
+        outcomes.runs.push(outcome);
     }
-    Ok(report)
+    Ok(outcomes)
 }
 
 /// The topic of a size: the one that there is, or a new one instead.

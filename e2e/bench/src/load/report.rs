@@ -8,8 +8,8 @@ use super::case::Case;
 use super::config::LIMIT_MIB;
 use super::tally::{Tally, percentile};
 use crate::memory::Usage;
+use crate::outcomes::Run;
 use e2e_fixtures::oracle::Count;
-use e2e_stack::say::aligned;
 
 /// How one case went.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -134,69 +134,53 @@ fn broken(case: &Case, seen: &Seen, outcome: &Outcome) -> Vec<String> {
     failures
 }
 
-/// All outcomes.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
-    /// In the order in which they were run.
-    pub runs: Vec<Outcome>,
-}
+impl Run<15> for Outcome {
+    const HEADINGS: [&'static str; 15] = [
+        "case", "requests", "first", "retried", "failed", "req/s", "p50 ms", "p90 ms", "p95 ms", "max ms",
+        "peak MiB", "kills", "rows", "lost", "doubled",
+    ];
 
-impl Report {
-    /// Whether everything held everywhere.
-    pub fn holds(&self) -> bool {
-        self.runs.iter().all(|run| run.failures.is_empty())
+    fn name(&self) -> &str {
+        &self.case
     }
 
-    /// The table, line by line, and a line for each requirement that was not met.
-    pub fn table(&self) -> Vec<String> {
-        let mut lines = vec![HEADINGS.map(str::to_owned)];
-        lines.extend(self.runs.iter().map(cells));
-        let failures = self.runs.iter().flat_map(|run| {
-            run.failures.iter().map(move |failure| format!("{} FAILED: {failure}", run.case))
-        });
-        aligned(&lines, WORDS).into_iter().chain(failures).collect()
+    fn cells(&self) -> [String; 15] {
+        if self.requests == 0 {
+            let mut unknown = [(); 15].map(|()| "-".to_owned());
+            self.case.clone_into(&mut unknown[0]);
+            return unknown;
+        }
+        let millis = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.0}"));
+        let count = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
+        [
+            self.case.clone(),
+            self.requests.to_string(),
+            self.accepted_first.to_string(),
+            self.retried.to_string(),
+            self.failed.to_string(),
+            format!("{:.1}", self.req_per_s),
+            millis(self.p50_ms),
+            millis(self.p90_ms),
+            millis(self.p95_ms),
+            millis(self.max_ms),
+            format!("{:.1}", self.peak_mib),
+            self.kills.to_string(),
+            count(self.rows),
+            count(self.lost),
+            count(self.doubled),
+        ]
     }
-}
 
-const HEADINGS: [&str; 15] = [
-    "case", "requests", "first", "retried", "failed", "req/s", "p50 ms", "p90 ms", "p95 ms", "max ms",
-    "peak MiB", "kills", "rows", "lost", "doubled",
-];
-
-/// Columns of words, which stand to the left.
-const WORDS: usize = 1;
-
-fn cells(run: &Outcome) -> [String; 15] {
-    if run.requests == 0 {
-        let mut unknown = [(); 15].map(|()| "-".to_owned());
-        run.case.clone_into(&mut unknown[0]);
-        return unknown;
+    fn failures(&self) -> &[String] {
+        &self.failures
     }
-    let millis = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.0}"));
-    let count = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
-    [
-        run.case.clone(),
-        run.requests.to_string(),
-        run.accepted_first.to_string(),
-        run.retried.to_string(),
-        run.failed.to_string(),
-        format!("{:.1}", run.req_per_s),
-        millis(run.p50_ms),
-        millis(run.p90_ms),
-        millis(run.p95_ms),
-        millis(run.max_ms),
-        format!("{:.1}", run.peak_mib),
-        run.kills.to_string(),
-        count(run.rows),
-        count(run.lost),
-        count(run.doubled),
-    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::load::tally::Delivery;
+    use crate::outcomes::Outcomes;
 
     fn case(name: &str) -> Case {
         Case::all().into_iter().find(|case| case.name() == name).unwrap()
@@ -269,7 +253,7 @@ mod tests {
     #[test]
     fn the_table_has_a_line_a_case_and_one_a_failure() {
         let outcome = Outcome::new(&case("heavy"), &seen());
-        let report = Report { runs: vec![outcome, Outcome::ended(&case("light"), "no port")] };
+        let report = Outcomes { runs: vec![outcome, Outcome::ended(&case("light"), "no port")] };
         let table = report.table();
         let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(cells(&table[1])[..3], ["heavy", "2", "2"]);

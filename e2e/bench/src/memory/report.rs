@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::scenario::Scenario;
-use e2e_stack::say::aligned;
+use crate::outcomes::Run;
 
 /// How one scenario went.
 #[derive(Clone, Debug, Serialize)]
@@ -59,72 +59,56 @@ impl Outcome {
     }
 }
 
-/// All outcomes.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
-    /// In the order in which they were run.
-    pub runs: Vec<Outcome>,
-}
+impl Run<10> for Outcome {
+    const HEADINGS: [&'static str; 10] = [
+        "scenario",
+        "limit MiB",
+        "peak MiB",
+        "anon MiB",
+        "kills",
+        "spans",
+        "lost",
+        "doubled",
+        "kspans/s",
+        "back s",
+    ];
 
-impl Report {
-    /// Whether everything held everywhere.
-    pub fn holds(&self) -> bool {
-        self.runs.iter().all(|run| run.failures.is_empty())
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    /// The table, line by line.
-    pub fn table(&self) -> Vec<String> {
-        let mut lines = vec![HEADINGS.map(str::to_owned)];
-        lines.extend(self.runs.iter().map(cells));
-        let failures = self.runs.iter().flat_map(|run| {
-            run.failures.iter().map(move |failure| format!("{} FAILED: {failure}", run.name))
-        });
-        aligned(&lines, WORDS).into_iter().chain(failures).collect()
+    fn cells(&self) -> [String; 10] {
+        if !self.was_counted() {
+            let mut unknown = [(); 10].map(|()| "-".to_owned());
+            (unknown[0], unknown[1]) = (self.name.clone(), self.limit_mib.to_string());
+            return unknown;
+        }
+        let optional = |value: Option<f64>, digits: usize| {
+            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+        };
+        [
+            self.name.clone(),
+            self.limit_mib.to_string(),
+            format!("{:.1}", self.peak_rss_mib),
+            format!("{:.1}", self.peak_anonymous_mib),
+            self.kills.to_string(),
+            self.spans.to_string(),
+            self.lost.to_string(),
+            self.doubled.to_string(),
+            optional(self.rate.map(|rate| rate / 1_000.0), 0),
+            optional(self.recovery_s, 1),
+        ]
     }
-}
 
-const HEADINGS: [&str; 10] = [
-    "scenario",
-    "limit MiB",
-    "peak MiB",
-    "anon MiB",
-    "kills",
-    "spans",
-    "lost",
-    "doubled",
-    "kspans/s",
-    "back s",
-];
-
-/// Columns of words, which stand to the left.
-const WORDS: usize = 1;
-
-fn cells(run: &Outcome) -> [String; 10] {
-    if !run.was_counted() {
-        let mut unknown = [(); 10].map(|()| "-".to_owned());
-        (unknown[0], unknown[1]) = (run.name.clone(), run.limit_mib.to_string());
-        return unknown;
+    fn failures(&self) -> &[String] {
+        &self.failures
     }
-    let optional = |value: Option<f64>, digits: usize| {
-        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-    };
-    [
-        run.name.clone(),
-        run.limit_mib.to_string(),
-        format!("{:.1}", run.peak_rss_mib),
-        format!("{:.1}", run.peak_anonymous_mib),
-        run.kills.to_string(),
-        run.spans.to_string(),
-        run.lost.to_string(),
-        run.doubled.to_string(),
-        optional(run.rate.map(|rate| rate / 1_000.0), 0),
-        optional(run.recovery_s, 1),
-    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcomes::Outcomes;
 
     #[test]
     fn the_table_has_a_line_a_run_and_one_a_failure() {
@@ -142,7 +126,7 @@ mod tests {
             recovery_s: None,
             failures: vec!["1 span is lost".into()],
         };
-        let report = Report { runs: vec![outcome] };
+        let report = Outcomes { runs: vec![outcome] };
         let table = report.table();
         assert_eq!(table.len(), 3);
         assert!(table[1].starts_with("192-slow") && table[1].contains("150.2"), "{}", table[1]);
@@ -153,7 +137,7 @@ mod tests {
     #[test]
     fn what_was_not_counted_is_no_zero() {
         let ended = Outcome::ended(&Scenario::Oversized("zstd"), "it ended by itself");
-        let table = Report { runs: vec![ended] }.table();
+        let table = Outcomes { runs: vec![ended] }.table();
         let cells: Vec<&str> = table[1].split_whitespace().collect();
         assert_eq!(cells[..4], ["oversized-zstd", "192", "-", "-"]);
         assert_eq!(table[2], "oversized-zstd FAILED: it ended by itself");

@@ -60,7 +60,11 @@ mod tests {
              p-gateway-1 does not answer: refused\n"
         );
         assert_eq!(
-            (found.is_whole(), Volumes::<Blocks>::of(&said[..1]).is_whole(), Volumes::<Blocks>::of(&[]).is_whole()),
+            (
+                found.is_whole(),
+                Volumes::<Blocks>::of(&said[..1]).is_whole(),
+                Volumes::<Blocks>::of(&[]).is_whole()
+            ),
             (false, true, false)
         );
         assert_eq!(serde_json::to_value(&found).unwrap()["gateways"][0]["bytes"], 24_000_000);

@@ -72,7 +72,11 @@ mod tests {
              p-gateway-1 does not answer: refused\n"
         );
         assert_eq!(
-            (found.is_whole(), Volumes::<Logs>::of(&said[..1]).is_whole(), Volumes::<Logs>::of(&[]).is_whole()),
+            (
+                found.is_whole(),
+                Volumes::<Logs>::of(&said[..1]).is_whole(),
+                Volumes::<Logs>::of(&[]).is_whole()
+            ),
             (false, true, false)
         );
         let json = serde_json::to_value(&found).unwrap();
