@@ -31,7 +31,7 @@ Exit codes:
 pub enum Command {
     /// Read from Kafka and insert until SIGTERM; then insert or keep what was read, commit, and leave the group.
     Run(ConfigFile),
-    /// Accept OTLP, write it to a pipeline's topic and answer once Kafka has it, until SIGTERM; then answer the requests under way. The
+    /// Accept OTLP, write it to a pipeline's topic and answer once Kafka has stored it, until SIGTERM; then answer the requests under way. The
     /// config is that of an edge.
     Edge(ConfigFile),
     /// Check the config, its memory budget, Kafka, ClickHouse and the table; change nothing.

@@ -94,8 +94,8 @@ pub struct Args {
     )]
     pub kafka_clients_max: u16,
 
-    /// Files with tokens to log in to Kafka with, each with the audience that it is for, such as a projected token of the operator's own
-    /// ServiceAccount, and the only brokers that it is sent to: bootstrapServers as the pipelines name them, with tls. For pipelines with
+    /// Files with tokens to log in to Kafka with, such as a projected token of the operator's own ServiceAccount. Each stands with its
+    /// audience and the only brokers that it is sent to: bootstrapServers as the pipelines name them, with tls. For pipelines with
     /// sasl.oauth.serviceAccountToken: their own token is only in their pods. Read again every 30 s
     #[arg(
         long = "kafka-token",
@@ -106,9 +106,10 @@ pub struct Args {
     )]
     pub kafka_tokens: Vec<(String, BoundFile)>,
 
-    /// Files with tokens that a token endpoint takes instead of a client's secret, each with the URL of the endpoint as the pipelines name it,
-    /// such as a projected token of the operator's own ServiceAccount, and the only brokers that get what is granted: bootstrapServers as the
-    /// pipelines name them, with tls. For pipelines with sasl.oauth.clientCredentials.clientAssertion. Read again for each request
+    /// Files with tokens that a token endpoint takes instead of a client's secret, such as a projected token of the operator's own
+    /// ServiceAccount. Each stands with the URL of the endpoint as the pipelines name it, and with the only brokers that get the granted token:
+    /// bootstrapServers as the pipelines name them, with tls. For pipelines with sasl.oauth.clientCredentials.clientAssertion. Read again for
+    /// each request
     #[arg(
         long = "kafka-assertion",
         env = "SLUICE_KAFKA_ASSERTIONS",

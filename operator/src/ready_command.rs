@@ -33,7 +33,7 @@ enum Error {
 
 /// Waits for the operator, and prints the outcome.
 pub fn run(args: &ReadyArgs) -> ExitCode {
-    // If the outcome cannot be written, the exit code still has it.
+    // If the outcome cannot be printed, the exit code still tells it.
     match wait(&args.address, Duration::from_secs(args.timeout)) {
         Ok(()) => {
             writeln!(io::stdout(), "{}: ready", args.address).ok();

@@ -58,7 +58,7 @@ use tracing::info;
 
 /// Longest reconcile in seconds: the longest wait for Kafka, and a dozen requests to a busy API server.
 pub(crate) const RECONCILE_SECONDS_MAX: u64 = 60;
-/// Longest wait in seconds for the watches to list what there is; then others get their turn.
+/// Longest wait in seconds for the first listings of the watches; then other pipelines get their turn.
 const LISTED_SECONDS_MAX: u64 = 5;
 
 /// What reconciles of one scope work with.
@@ -188,7 +188,7 @@ async fn story(
     let (replicas, replaced) = Box::pin(leave(pipeline, stays, &mut facts, reconciler)).await;
     let carried_out = Box::pin(carry_out(pipeline, (ready, replicas), &mut facts, world)).await;
     let carried_out = match carried_out {
-        // The status goes on saying that it was left alone: that is how it is known that what others did meanwhile is taken over.
+        // The status still says `Unmanaged`. From that the next try knows that it must take over the changes of other clients.
         Err(error) if is_taking_over(pipeline) => return Err(error),
         other => other,
     };
@@ -302,7 +302,7 @@ async fn carry_out(
     if matches!(intent, Intent::LeaveAlone | Intent::Remove) {
         return Ok(());
     }
-    // Before anybody is taken away, and also without a plan.
+    // Before a gateway is removed, and also without a plan.
     apply::retain(pipeline, &facts.observed.volumes, world).await?;
     let released = Box::pin(owner_references::unused(pipeline, &facts.observed.volumes, world)).await;
     let spec = Box::pin(carry_out_spec(pipeline, (plan, replicas), facts, world)).await;

@@ -32,10 +32,10 @@ impl Default for DisruptionBudget {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkRules {
-    /// Whether there is a NetworkPolicy. Default true: any client may connect to the admin port (see metricsFrom), only the operator to the
-    /// port above it, clients of OTLP to the ports for it (see otlpFrom), and no client to another port. Pods may use DNS and open any TCP
-    /// connection (see egressTo). Rules of several policies add up: with false, only other policies apply, and no
-    /// rule where there is no other policy.
+    /// Whether there is a NetworkPolicy. Default true: any client may connect to the admin port (see metricsFrom). Only the operator may
+    /// connect to the port above it, and only clients of OTLP to the ports for OTLP (see otlpFrom). No client may connect to another port.
+    /// Pods may use DNS and open any TCP connection (see egressTo). Rules of several policies add up: with false, only other policies apply,
+    /// and no rule where there is no other policy.
     #[serde(default = "enabled")]
     pub enabled: bool,
 

@@ -38,7 +38,7 @@ pub(crate) const AWS_REGION: &str = "!has(self.sasl) || !has(self.sasl.oauth) ||
     || has(self.sasl.oauth.awsMskIam.region) || !has(self.bootstrapServers) \
     || self.bootstrapServers.exists(s, s.matches('[.]kafka(-serverless)?[.][a-z0-9-]+[.]amazonaws[.]com([.]cn)?:[0-9]+$'))";
 /// What is said without it.
-pub(crate) const AWS_REGION_SAID: &str = "awsMskIam needs region: no host of bootstrapServers has it, as NAME.kafka.eu-central-1.amazonaws.com does";
+pub(crate) const AWS_REGION_SAID: &str = "awsMskIam needs region: no host of bootstrapServers names one, as NAME.kafka.eu-central-1.amazonaws.com does";
 
 /// That a login with IAM uses TLS.
 pub(crate) const AWS_TLS: &str =

@@ -113,7 +113,7 @@ const OF_OTLP_ALONE: &str = r#"{"otlp": {}, "kafka": null}"#;
 
 /// As an earlier version stored it, with what its server filled in.
 const STORED_RESOURCES: &str = r#"{"memory": "512Mi", "cpuRequest": "500m", "resize": "None"}"#;
-/// What a tool applies that has not written the former fields, and so removes none of them.
+/// What a tool applies that has not written the former fields: its apply does not remove them.
 const STORED_AND_NEW: &str = r#"{"memory": "512Mi", "cpuRequest": "500m", "resize": "None",
     "requests": {"cpu": 2}, "limits": {"cpu": 4, "memory": "1Gi"}}"#;
 const NEW_RESOURCES: &str =

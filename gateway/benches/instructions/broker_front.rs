@@ -55,7 +55,7 @@ fn forward(client: TcpStream, mock: SocketAddr, port: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// Forwards answers, each 4 bytes of length and so many bytes, until one side closes.
+/// Forwards answers, each 4 bytes of length and this many bytes, until one side closes.
 fn answers(mut broker: &TcpStream, mut client: &TcpStream, from: u16, to: u16) -> io::Result<()> {
     let mut answer = Vec::new();
     loop {

@@ -7,10 +7,10 @@
 //!    `-- every row is in: SIGTERM ---->  commits, leaves the group, exits
 //! ```
 //!
-//! All instructions of the process count: start and exit, librdkafka's threads, the poll thread, the worker, inserts. So that each run
-//! does the same work, there is one worker, every block closes by its number of messages and none by its age, and messages are not
-//! compressed (C compilers differ in what they make of the decompressor). One function is left out: librdkafka writes its statistics every
-//! 5 s by the clock, 3.7 million instructions each time, so that a slow machine would count more.
+//! All instructions of the process count: start and exit, librdkafka's threads, the poll thread, the worker, inserts. Each run does the
+//! same work: there is one worker, and every block closes by its number of messages, never by its age. Messages are not compressed,
+//! because C compilers make different code of the decompressor. One function is not counted: librdkafka writes its statistics every 5 s,
+//! with 3.7 million instructions each time, so a slow machine would count more.
 
 use crate::broker_front;
 use crate::callgrind::Callgrind;

@@ -22,9 +22,9 @@
 //!
 //! **Instructions are not time.** They say nothing of caches and branches; the benchmark `path` does.
 //!
-//! **Why valgrind is started here** and not by `gungraun` 0.20: its limits are upper bounds, its baseline is in `target`, its runner is a
-//! second program of 179 packages that must have the library's version, and it has no place for a run that a mock outside of valgrind
-//! ends. What is written instead is [`callgrind`].
+//! **Why valgrind is started here** and not by `gungraun` 0.20: its limits are upper bounds, and its baseline is in `target`. Its runner is
+//! a second program of 179 packages that must have the library's version. It cannot measure a run that a mock outside of valgrind ends.
+//! The module [`callgrind`] replaces it.
 
 mod broker_front;
 mod callgrind;

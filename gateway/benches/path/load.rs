@@ -29,7 +29,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// At least so many spans, in whole messages; as JSON too if asked for.
+    /// At least this many spans, in whole messages; as JSON too if asked for.
     pub fn new(shape: Shape, spans: u64, with_texts: bool) -> Self {
         let message_spans = shape.message_spans();
         let spans = spans.next_multiple_of(message_spans);

@@ -36,8 +36,8 @@
 //!
 //! **The spans** are those of the load tests. Their generator belongs to the package `e2e`, which stands above this
 //! one and would bring a Kubernetes client with it; so its source is a module of this program and the package is not a
-//! dependency. It needs nothing but the standard library and what this package has already, and this way there is no
-//! second generator that could come to make other spans, and no file to make first.
+//! dependency. The source needs only the standard library and this package's dependencies. So there is no second generator
+//! whose spans could differ, and no file to make first.
 
 mod load;
 mod measure;

@@ -333,7 +333,7 @@ fn rules() -> Attributes {
     Attributes { rules, ..Attributes::default() }
 }
 
-/// Where ranges end in a partition that nobody has read before, by the rule of the defaults.
+/// Where ranges end in a partition that no gateway has read before, by the rule of the defaults.
 fn cutter() -> Cutter {
     let settings = Settings {
         rule: Rule::of(&Insert::default()),

@@ -82,7 +82,7 @@ impl InsertBody {
         self.format
     }
 
-    /// The body of so many bytes from this source.
+    /// The body of this many bytes from this source.
     pub fn read_from(source: Arc<dyn BodySource>, bytes: u64) -> Self {
         Self { format: WireFormat::RowBinary, content: Content::Source(source), bytes }
     }

@@ -158,7 +158,7 @@ impl InsertClient {
             Ok(()) => failure,
             Err(empty) if empty.is_unreadable() => Failure::changed(&empty),
             Err(empty) if empty.class == Class::RefreshSchema => empty,
-            // Whether rows are the cause is unknown. None of them is stored.
+            // Whether rows are the cause is unknown. The server has stored no row.
             Err(empty) => Failure { class: Class::Retry, code: None, ..empty },
         }
     }

@@ -101,7 +101,7 @@ fn body() -> InsertBody {
     InsertBody::new(vec![Bytes::from_static(b"frame-1"), Bytes::from_static(b"frame-2")])
 }
 
-/// The server's summary of an INSERT of which it has read so many rows.
+/// The server's summary of an INSERT after it has read this number of rows.
 fn summary(rows: u32) -> String {
     format!("X-ClickHouse-Summary: {{\"read_rows\":\"{rows}\",\"written_rows\":\"{rows}\"}}\r\n")
 }

@@ -144,7 +144,7 @@ pub struct TableColumns {
 enum Slot {
     Plain(&'static str, ColumnType),
     Attributes(AttributeSet),
-    /// Only if the table has it.
+    /// Filled only if the table has the column.
     Optional(OptionalColumn),
 }
 

@@ -115,7 +115,7 @@ mod tests {
 
     const DAY: i64 = 86_400;
 
-    /// Whether a row with this `Timestamp` in seconds has expired now, by a TTL of so many days in 32 bits.
+    /// Whether a row with this `Timestamp` in seconds has expired now, by a TTL of this many days in 32 bits.
     fn has_expired(days: u64, seconds: i64) -> bool {
         rule(days).has_expired(seconds * SECOND_NANOS.cast_signed())
     }

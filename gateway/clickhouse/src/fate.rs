@@ -56,7 +56,7 @@ pub enum Fate {
 pub struct Lost<'a> {
     /// The prefix of the `query_id` of each of its attempts, and of no other query.
     pub query_id_start: &'a str,
-    /// Number of attempts of which the server may have taken a byte; `None` if other processes may have made some.
+    /// Number of attempts that sent the server at least a byte, or may have; `None` if other processes may have made some.
     pub attempts: Option<u32>,
     /// Number of its rows, never 0.
     pub rows: u64,

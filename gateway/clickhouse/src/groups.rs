@@ -78,7 +78,7 @@ impl Groups {
         self.bytes.len()
     }
 
-    /// Ensures that an attribute of so many bytes, key and value, can be added to a set of at most `limit` bytes.
+    /// Ensures that an attribute of this many bytes, key and value, can be added to a set of at most `limit` bytes.
     ///
     /// # Errors
     /// [`NoRoom`] if the set would be larger.

@@ -62,7 +62,7 @@ pub struct TargetSpec<'a> {
     pub columns: &'a TableColumns,
     /// How long one attempt may take, from connecting to the last byte of the answer.
     pub timeout: Duration,
-    /// More settings, none of which is in [`PINNED`] or changes how rows are read: the config's rules ensure that.
+    /// More settings. The config's rules ensure that no setting here is in [`PINNED`] or changes how rows are read.
     pub settings: &'a BTreeMap<String, String>,
 }
 

@@ -133,7 +133,7 @@ impl JsonPaths {
         self.paths.len() - scope.first_path
     }
 
-    /// Whether all scopes together have room for so many more paths.
+    /// Whether all scopes together have room for this many more paths.
     #[inline]
     pub(crate) fn have_room_for(&self, paths: usize) -> bool {
         self.paths.len() + paths <= OPEN_PATHS_MAX

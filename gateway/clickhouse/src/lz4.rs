@@ -52,7 +52,7 @@ pub const TABLE_BYTES: usize = TABLE_ENTRIES * size_of::<u16>();
 /// more bytes, since its numbers change within eight bytes.
 const HASHED_BYTES: u32 = 7;
 
-/// An odd number whose bits are well mixed: 2^64 divided by the golden ratio, as the LZ4 library has it.
+/// An odd number whose bits are well mixed: 2^64 divided by the golden ratio, as in the LZ4 library.
 const HASH_FACTOR: u64 = 0x9e37_79b1_85eb_ca87;
 
 /// The shortest match (specified).
@@ -97,9 +97,9 @@ struct Block<'a> {
     raw: &'a [u8],
     /// Has [`block_bytes_max`] bytes at least.
     out: &'a mut [u8],
-    /// Bytes written to `out`. Invariant between sequences: at most `anchor + anchor / 255`. A sequence adds its literals,
-    /// at most one byte for each 255 of them, and four at most for token, distance and the first length byte, which a
-    /// match of four or more makes up for; where the match has length bytes of its own, it is longer by more than those.
+    /// Bytes written to `out`. Invariant between sequences: at most `anchor + anchor / 255`. A sequence adds its literals, at most
+    /// one byte for each 255 literals, and at most four bytes for token, distance and the first length byte. Its match covers at
+    /// least these four bytes. A match with length bytes of its own covers more bytes than these add.
     written: usize,
     /// Where the bytes of `raw` begin that no sequence has yet.
     anchor: usize,

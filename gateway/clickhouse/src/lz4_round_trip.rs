@@ -23,8 +23,9 @@ struct Sequence {
 /// Encodes `raw`, and the same again with an encoder that has seen it before; returns the block's bytes.
 ///
 /// # Panics
-/// When the block breaks a rule of the format, does not decode to `raw`, is above its bound, was written past the output's
-/// end, or is not the same the second time.
+/// - When the block breaks a rule of the format, or does not decode to `raw`.
+/// - When the block is above its bound, or was written past the output's end.
+/// - When the second block differs from the first.
 pub fn assert_round_trip(raw: &[u8]) -> usize {
     let bytes_max = block_bytes_max(raw.len());
     let mut encoder = Lz4Encoder::new();

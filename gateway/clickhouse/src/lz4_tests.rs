@@ -117,7 +117,7 @@ fn too_little_room_is_refused() {
 enum Piece {
     Noise(Vec<u8>),
     Run(u8, usize),
-    /// From so far back, so many bytes.
+    /// From so far back, this many bytes.
     Again(usize, usize),
 }
 

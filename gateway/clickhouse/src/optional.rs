@@ -19,7 +19,7 @@
 
 use crate::column::{AttributeSet, Column, ColumnType, Layout};
 
-/// A column that the gateway fills if the table has it.
+/// A column that the gateway fills only in tables with this column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionalColumn {
     /// The keys of `ResourceAttributes`, sorted.

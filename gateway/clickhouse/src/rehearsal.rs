@@ -168,7 +168,7 @@ impl Probe {
     /// each such view. Views with a definer or `SQL SECURITY NONE`, and views that the user may not see, are left out.
     ///
     /// # Errors
-    /// [`ProbeError`] when nobody answers, or the server does not know the question.
+    /// [`ProbeError`] when no server answers, or the server does not support the query.
     pub async fn refused_views(&self, table: &str) -> Result<Vec<ProbeError>, ProbeError> {
         let mut refused = Vec::new();
         for view in self.dependents(&self.database, table).await? {

@@ -1,6 +1,6 @@
 //! Growth of a row's buffers: only up to what the row may still use.
 //!
-//! Job: answers "do so many bytes still fit?" before they are written. Place in the flow: the row encoder asks per member, element or
+//! Job: answers "do this many bytes still fit?" before they are written. Place in the flow: the row encoder asks per member, element or
 //! string, with all of its bytes. Owner: the thread that owns the buffer. Why it matters: a vector doubles when it grows, beyond every
 //! limit, and a check afterwards would be too late. Senders, who choose the content of rows, would choose a worker's memory.
 //!

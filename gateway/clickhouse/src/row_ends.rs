@@ -19,7 +19,7 @@ const DEPTH_MAX: u8 = 200;
 /// The encoding of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
-    /// So many bytes, whatever the value.
+    /// This many bytes, whatever the value.
     Fixed(usize),
     /// A length and bytes.
     Text,

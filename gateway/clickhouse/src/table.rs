@@ -3,8 +3,8 @@
 //! Job: converts `DESCRIBE TABLE` into [`TableColumns`], which need no further checks, or into a list of mismatches with advice. Place in
 //! the flow: [`check`] runs at start, in `sluice-gateway check` and `ddl apply`, and after the server refused rows. Pure.
 //!
-//! Encodings are compared rather than names: `String` and `LowCardinality(String)` are written alike, a time zone changes how a time
-//! prints but not how it is stored, and a `Duration` of at most ten years is the same as `UInt64` and `Int64`. The names that were found
+//! Encodings are compared rather than names. `String` and `LowCardinality(String)` have the same bytes. A time zone changes how a time
+//! prints, but not how it is stored. A `Duration` of at most ten years has the same bytes as `UInt64` and `Int64`. The names that were found
 //! go before the rows of every INSERT ([`crate::header`]), so that a later change of a type is detected. Other columns are left to the
 //! server, which fills them from their DEFAULT, computes them, or uses the default of their type.
 //!

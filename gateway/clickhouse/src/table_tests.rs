@@ -358,7 +358,7 @@ fn an_optional_column_of_another_kind_is_left_to_the_server_and_noted() {
         assert_eq!(fit.additional, [name]);
         assert!(fit.notes.len() == 1 && fit.notes[0].starts_with(note), "{:?}", fit.notes);
     }
-    // Groups of which one is missing are not filled.
+    // If one group is missing, the others are not filled.
     let mut columns = fitting();
     let groups = AttributeSet::Scope.columns(Layout::Nested);
     columns.extend(

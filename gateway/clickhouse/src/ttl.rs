@@ -5,7 +5,7 @@
 //!
 //! A TTL is a list of rules. A row is deleted as soon as one of them says so:
 //!
-//! | rule | here it is |
+//! | rule | becomes |
 //! | --- | --- |
 //! | `Timestamp` or `toDateTime64(Timestamp, 0)`, plus at most [`AGE_MAX`] | [`RowTtl::age`] |
 //! | `toDateTime(Timestamp)` plus less than [`SECONDS_OF_32_BITS`] | [`RowTtl::age_in_32_bits`] |
@@ -13,7 +13,7 @@
 //! | any other, and each with a condition or `GROUP BY` | one of [`RowTtl::others`]: not evaluated here |
 //!
 //! `toDateTime(Timestamp) + age` has 32 bits: it wraps in February 2106. A row whose `Timestamp` plus the age is later expires at once.
-//! `toDateTime64(Timestamp, 0) + age` and `Timestamp + age` have 64 bits. What other rules do to new rows, the server says:
+//! `toDateTime64(Timestamp, 0) + age` and `Timestamp + age` have 64 bits. The server is asked what other rules do to new rows:
 //! [`AtOnce`].
 
 use std::fmt;

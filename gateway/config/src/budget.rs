@@ -20,8 +20,8 @@
 //! With `source.otlp`, `kafka` is the messages that workers hold, `spool` the index of the logs, and nothing is spilled.
 //!
 //! The pool must have room for a block of [`BLOCK_BYTES_MAX`]: if workers find no chunk for a message, they take turns, and each waits
-//! for room for the largest block, so that it can finish its message. An empty pool is back-pressure, never a deadlock. With another
-//! block per worker beyond the first, of which [`PARTS_BYTES`] are reserved, workers normally do not wait for each other.
+//! for room for the largest block, so that it can finish its message. An empty pool is back-pressure, never a deadlock. The pool has room
+//! for one more block for each worker beyond the first, less [`PARTS_BYTES`]. So workers normally do not wait for each other.
 //!
 //! Operator and gateway both call [`Budget::divide`]; a limit that is too small is refused with the smallest sufficient one.
 
@@ -51,8 +51,8 @@ pub const ROW_BUFFER_BYTES: u64 = 640 << 10;
 /// default maximum of gRPC, and so of a Collector.
 pub const ROW_BYTES_MAX: u64 = 4 << 20;
 
-/// A worker's memory for a row, in halves of the row's size: the row; data kept aside that is or will be part of it (shared by the spans
-/// of a scope, events' columns, a set in typed groups, JSON text), freed once it is in the row; and half of the row while one of these
+/// A worker's memory for a row, in halves of the row's size. Two halves are the row. Two are data that is copied into the row and then
+/// freed: what the spans of a scope share, events' columns, a set in typed groups, JSON text. One half is for the moment when one of these
 /// grows and moves. The gateway's tests measure it with rows made for that.
 pub const ROW_HALVES: u64 = 5;
 
@@ -75,8 +75,8 @@ pub const LETTER_QUEUE_BYTES: u64 = 1_152 << 10;
 pub const LETTERS_BYTES: u64 = 2 * LETTER_QUEUE_BYTES;
 
 /// A block that is sent in parts, besides its frames, which stay in place or are read back into free chunks. One block of a process is
-/// sent in parts at a time. Chosen: the largest row with the frame in which it ends, the positions of 24,576 frames (the largest block at
-/// LZ4's best compression), and the first and last frame of a part, which are compressed again. The gateway asserts this maximum.
+/// sent in parts at a time. Chosen: the largest row with the frame in which it ends; the positions of 24,576 frames (the largest block at
+/// LZ4's best compression); and the first and last frame of a part, because they are compressed again. The gateway asserts this maximum.
 pub const PARTS_BYTES: u64 = 8 << 20;
 
 /// Per running insert: socket buffers, request head and the bounded response.

@@ -14,12 +14,12 @@ pub const WINDOW_BLOCKS_MIN: u32 = 10_000;
 /// The largest window, blocks. Chosen: a hundred times the smallest, about 100 MB of the server's memory.
 pub const WINDOW_BLOCKS_MAX: u32 = 1_000_000;
 
-/// Number of blocks whose tokens a table should remember if so many partitions are sent to it, each of which closes a block at the latest
-/// when its oldest message is `max_interval` old.
+/// Number of blocks whose tokens a table should remember if this number of partitions is sent to it. Each partition closes a block at the
+/// latest when its oldest message is `max_interval` old.
 ///
-/// A partition with little traffic closes one block per interval. One with much traffic closes larger blocks instead of more, as long as
-/// it stays below `insert.maxBytes` in that time. So blocks a second = partitions / interval. The window is twice the number of blocks in
-/// [`SECONDS`], since a busy partition closes more. It grows in powers of two, so that a growing topic rarely changes it.
+/// A partition with little traffic closes one block per interval. With more traffic, a partition closes larger blocks instead of more, as
+/// long as a block stays below `insert.maxBytes` in that time. So blocks per second = partitions / interval. The window is twice the number
+/// of blocks in [`SECONDS`], since a busy partition closes more. It grows in powers of two, so that a growing topic rarely changes it.
 pub fn window_blocks(partitions: u32, max_interval: Duration) -> u32 {
     let per_partition = (SECONDS * 1_000).div_ceil(max_interval.as_millis().max(1));
     let blocks = u64::from(partitions).saturating_mul(per_partition).saturating_mul(2);

@@ -10,7 +10,7 @@
 //! | slack | limit ÷ [`SLACK_DIVISOR`] | the allocator's overhead |
 //!
 //! The queue has a sixth of what the fixed parts leave, and at least the largest message; the requests have at least the largest
-//! request, received and decompressed. A request that gets no permit is answered that it should come again: an empty pool is back-pressure.
+//! request, received and decompressed. If there is no permit for a request, the edge asks its client to retry: an empty pool is back-pressure.
 //!
 //! Operator and edge both call [`EdgeBudget::divide`]; a limit that is too small is refused with the smallest sufficient one.
 

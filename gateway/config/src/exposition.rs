@@ -1,9 +1,9 @@
 //! Prometheus' text format, as far as a gateway writes it: one sample a line, labels in braces, a number. The kubectl plugin reads it, and
 //! [`crate::gateways::without_state`].
 //!
-//! Written here because what there is on crates.io brings a date library and a regular expression for each line, or has had no
-//! release for years, and all of them build every series of the answer where a handful is wanted. A line that cannot be read
-//! is passed over: whoever needs what stood in it misses it, and says so. Linear in the text, which the caller bounds.
+//! Why not a package: the parsers on crates.io bring a date library and a regular expression for each line, or have had no release for
+//! years. All of them build every series of the answer, where a few are needed. A line that cannot be read is skipped; the reader that
+//! needs its sample reports that it is missing. The time is linear in the text, which the caller bounds.
 
 use std::borrow::Cow;
 

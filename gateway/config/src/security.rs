@@ -153,7 +153,7 @@ pub(crate) fn check_user(name: Option<&str>, file: Option<&str>, at: &str, found
     found.add_if(name.is_none() && file.is_none(), &file_at, || "must be set, unless username is".into());
 }
 
-/// The user's name, from where the config has it. Without both it is empty, which the config's rules refuse.
+/// The user's name: the one in the config, or the content of the file. Without both it is empty, which the config's rules refuse.
 pub(crate) fn read_user(name: Option<&str>, file: Option<&str>) -> Result<String, SecretFileError> {
     match (name, file) {
         (Some(name), _) => Ok(name.to_owned()),

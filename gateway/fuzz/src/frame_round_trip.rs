@@ -16,7 +16,7 @@ thread_local! {
     static ENCODER: RefCell<FrameEncoder> = RefCell::new(FrameEncoder::new(64));
 }
 
-/// Compresses the bytes behind the first two in two pieces, of which the first may be repeated, and reads both back.
+/// Compresses the bytes behind the first two in two pieces, and reads both back. The first piece may be repeated.
 ///
 /// # Panics
 /// When a promise is broken.

@@ -1,7 +1,7 @@
 //! Fuzz targets: everything of the gateway that reads foreign bytes, and what is written from them.
 //!
-//! Job: say for any bytes whether a promise holds. Place: beside the gateway; `cargo verify` replays the inputs that are checked in
-//! (`tests/corpus.rs`), its group `deep` runs each target for a fixed number of runs from a fixed seed, and
+//! Job: check for any bytes whether a promise holds. Place: beside the gateway. `cargo verify` replays the inputs that are checked in
+//! (`tests/corpus.rs`). Its group `deep` runs each target for a fixed number of runs from a fixed seed.
 //! `cargo run -p e2e-verify -- fuzz` runs them for as long as wanted. Owner: libFuzzer, one thread.
 //!
 //! | target | bytes are | promised |

@@ -121,7 +121,7 @@ fn value(bytes: &mut Bytes<'_>) {
             *bytes = behind_limits(limits);
             (0..length(bytes)).for_each(|_| object(bytes));
         }
-        // Array(Dynamic) of at most so many types.
+        // Array(Dynamic) of at most this many types.
         [0x1e, 0x2b, _, elements @ ..] => {
             *bytes = Bytes(elements);
             (0..length(bytes)).for_each(|_| value(bytes));

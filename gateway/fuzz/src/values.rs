@@ -206,7 +206,7 @@ impl Shape {
         }
     }
 
-    /// Reads so many values of the column.
+    /// Reads this many values of the column.
     pub fn values(&self, count: usize, bytes: &mut Bytes<'_>) -> Vec<Value> {
         match self {
             Shape::Fixed(width) => {

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the thread looks whether anybody still wants tokens, and so how long it outlives the last client.
+/// How often the thread checks whether a client still wants tokens. So it also bounds how long the thread outlives the last client.
 const ALIVE_LOOK: Duration = Duration::from_secs(1);
 
 /// Where a token is that is in no file.

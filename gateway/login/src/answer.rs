@@ -89,9 +89,9 @@ pub fn token(endpoint: &str, answer: &Answer, refusal: Refusal<'_>, now_ms: i64)
     Token::new(&value, lifetime, now_ms).map_err(|reason| nonsense(format!("of its access_token, {reason}")))
 }
 
-/// The error of a refusal: its code and the first sentence of its description, in one line, without secrets. Of anything else nothing is
-/// shown: the endpoint is whatever server a pipeline names, and its pages are not for everybody who may read a status. What follows the first
-/// sentence is often the number of the request, or its time, and would be another text at each try.
+/// The error of a refusal: its code and the first sentence of its description, in one line, without secrets. Nothing else of an answer is
+/// shown: a pipeline may name any server as its endpoint, and not every reader of a status may read that server's pages. Behind the first
+/// sentence is often the number of the request, or its time, so the text would differ at each try.
 fn shown(body: &[u8], secrets: &[&str]) -> Option<String> {
     let denied: Option<Denied> = serde_json::from_slice(body).ok();
     let denied = denied.filter(|denied| is_code(&denied.error))?;

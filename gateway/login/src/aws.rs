@@ -285,7 +285,7 @@ mod tests {
     async fn who_gives_keys_and_never_answers_is_given_up_after_the_bound() {
         let path = std::env::temp_dir().join(format!("sluice-login-slow-{}", std::process::id()));
         std::fs::write(&path, "t0ken").unwrap();
-        // Connections are taken by the system, and nobody reads them. The clock jumps to the bound while everything waits.
+        // The system accepts connections, and no program reads them. The clock jumps to the bound while everything waits.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}/", listener.local_addr().unwrap());
         for (identity, name) in identities(&endpoint, path.to_str().unwrap())

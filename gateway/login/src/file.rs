@@ -50,7 +50,7 @@ pub fn read(what: Content, path: &str) -> Result<String, Error> {
     read_up_to(TOKEN_BYTES_MAX, what, path)
 }
 
-/// The same for certificates of authorities, of which a bundle has hundreds.
+/// The same for certificates of authorities: a bundle has hundreds.
 ///
 /// # Errors
 /// [`Error::File`].

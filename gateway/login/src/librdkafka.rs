@@ -80,7 +80,7 @@ impl Renewal {
     /// The same, for a client that can do nothing without a token.
     ///
     /// # Errors
-    /// Why none has come by then.
+    /// Why there is no token at the end of the wait.
     pub fn first<C: ClientContext>(&self, client: &Client<C>) -> Result<(), Error> {
         let began = Instant::now();
         self.wait(client);
@@ -161,7 +161,7 @@ fn set_token<C: ClientContext>(client: &Client<C>, token: &Token) -> Result<(), 
     let mut extensions: Vec<*const c_char> = parts.iter().map(|part| part.as_ptr()).collect();
     let mut reason = [c_char::default(); REASON_BYTES];
     // SAFETY: the client lives as long as its reference. Every text ends with NUL and outlives the call, which copies them. librdkafka
-    // writes its reason, with NUL, within the bytes that it is told.
+    // writes its reason, with NUL, and never more bytes than the call names.
     let code = unsafe {
         rd::rd_kafka_oauthbearer_set_token(
             client.native_ptr(),

@@ -24,7 +24,7 @@ pub fn refresh_in(lifetime: Duration) -> Duration {
     (lifetime / 3 * 2).clamp(REFRESH_WAIT_MIN, REFRESH_WAIT_MAX)
 }
 
-/// How long to wait after so many failures in a row, 1 and more.
+/// How long to wait after this many failures in a row, 1 and more.
 pub fn retry_in(failures: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
     RETRY_WAIT.saturating_mul(doubled).min(RETRY_WAIT_MAX)

@@ -11,13 +11,13 @@ use std::{
 /// The longest token. Brokers take half a MiB in a login (`sasl.server.max.receive.size`); tokens of known issuers have up to 10 KiB. Chosen.
 pub const TOKEN_BYTES_MAX: usize = 64 << 10;
 
-/// The lifetime of a token of which nobody says when it expires. Chosen: shorter than that of any known issuer.
+/// The lifetime of a token if neither the token nor its issuer says when it expires. Chosen: shorter than that of any known issuer.
 pub(crate) const LIFETIME_UNKNOWN_SECONDS: i64 = 300;
 
 /// The longest lifetime that is believed. Chosen: librdkafka counts in microseconds, and no token lives for a year.
 const LIFETIME_SECONDS_MAX: i64 = 366 * 24 * 3_600;
 
-/// Whom a token is of, where it does not say so. Brokers read the name in the token, and use this one nowhere.
+/// The principal of a token that does not name one. Brokers read the name in the token, and never use this one.
 const NOBODY: &str = "sluice";
 
 /// A token to log in with. It is never printed.
@@ -104,7 +104,7 @@ pub(crate) fn whole(number: &Number) -> Option<i64> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A token with these claims, which nobody has signed.
+    /// A token with these claims and without a valid signature.
     pub(crate) fn jwt(claims: &str) -> String {
         let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
         format!("{}.{}.{}", part(r#"{"alg":"none"}"#), part(claims), part("signature"))

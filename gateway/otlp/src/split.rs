@@ -121,7 +121,7 @@ impl SplitMessage {
 pub struct TooLarge {
     /// How many.
     pub spans: u64,
-    /// At most so many bytes has the message of the largest, with its resource and scope.
+    /// Upper bound of the bytes of a message with the largest of these spans, its resource and its scope.
     pub largest_bytes: usize,
 }
 

@@ -6,7 +6,7 @@
 //! Cost: nearly all strings are ASCII. They are checked in words that may overlap: 6 to 16 instructions for up to 64 bytes, about 20 for
 //! each further 64. (`[u8]::is_ascii` takes 240 for 100 bytes.)
 
-/// The top bits of eight bytes, none of which is set in ASCII.
+/// The top bits of eight bytes. ASCII sets none.
 const TOP_BITS: u64 = 0x8080_8080_8080_8080;
 
 /// Whether a string is UTF-8.
@@ -41,7 +41,7 @@ pub(crate) fn is_ascii(text: &[u8]) -> bool {
     bits & TOP_BITS == 0
 }
 
-/// All words of so many bytes, a multiple of 8, in one.
+/// All words of this many bytes, a multiple of 8, in one.
 #[inline(always)]
 fn words<const N: usize>(bytes: &[u8; N]) -> u64 {
     let (words, _) = bytes.as_chunks::<8>();

@@ -205,8 +205,8 @@ impl<'a> Reader<'a> {
         Ok(Self { rest, end: self.position(), depth, of })
     }
 
-    /// Skips a field that the caller does not read. It is malformed if the schema has it with another wire type, or if it contains spans
-    /// that would be lost.
+    /// Skips a field that the caller does not read. The field is malformed if the schema gives it another wire type, or if it contains
+    /// spans that would be lost.
     #[inline]
     pub(crate) fn pass(&mut self, key: u32) -> Result<(), Malformed> {
         *self = self.past(key)?;

@@ -28,9 +28,9 @@ pub(crate) struct Field {
 pub(crate) enum Kind {
     /// A `string`.
     Text,
-    /// `bytes` written as hex, of so many bytes, or empty; and its name in errors.
+    /// `bytes` written as hex, of this many bytes, or empty; and its name in errors.
     Id(u8, &'static str),
-    /// A required id of a span, of so many bytes; and its name in errors.
+    /// A required id of a span, of this many bytes; and its name in errors.
     RequiredId(u8, &'static str),
     /// `bytes` written as base64.
     Bytes,

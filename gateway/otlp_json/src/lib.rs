@@ -22,7 +22,7 @@
 //! | --- | --- |
 //! | names | lowerCamelCase, and the snake case of the `.proto` files; escapes in them are undone |
 //! | unknown names, and fields that no column holds (entities, flags and counts of events and links) | skipped, whatever their value |
-//! | `flags` and dropped counts of a span, resource or scope that are no 32-bit number | skipped, too: they say nothing of the rest |
+//! | `flags` and dropped counts of a span, resource or scope that are no 32-bit number | skipped, too: the rest does not depend on them |
 //! | an object without `resourceSpans` (metrics, logs, `batches`, a bare `ResourceSpans`) | malformed: skipping it would silently lose it. `{}` has no spans |
 //! | `instrumentationLibrarySpans`, which `scopeSpans` has replaced | malformed, for the same reason; an empty one counts as absent |
 //! | a name that repeats | as the field repeats on the wire: the last scalar wins, messages are merged, lists are joined |
@@ -36,7 +36,7 @@
 //! | 64-bit integers, times | decimal string or number |
 //! | any integer | also with fraction or exponent if it is whole (`1e3`, `"1.0"`): read as a double, so exact to 2^53 |
 //! | `intValue` that does not fit 64 bits, or is not whole | a double: SDKs in JavaScript write every whole number so, `1e300` too |
-//! | times that do not fit 64 bits, such as `-5` and `1e300` | the nearest that does: 0 or 18446744073709551615. The clock of the producer is wrong, and that is not worth a message |
+//! | times that do not fit 64 bits, such as `-5` and `1e300` | the nearest that does: 0 or 18446744073709551615. A wrong clock of the producer must not cost a message |
 //! | any other integer that does not fit its type, or is not whole | malformed |
 //! | `kind`, `code` | number or name (`SPAN_KIND_SERVER`); an unknown name, and a number of more than 32 bits or with a fraction, is the value 0 |
 //! | doubles | number, number in a string, `"NaN"`, `"Infinity"`, `"-Infinity"`; beyond the range of a double: malformed |
@@ -57,18 +57,21 @@
 //! allocated in one piece: it never grows while it is filled. Besides, `serde_json` keeps the longest string with escapes until the
 //! message ends. Both together take at most [`SCRATCH_BYTES_PER_MESSAGE_BYTE`] times the message in resident memory.
 //!
-//! **Cost.** A `rich` span is 918 bytes of text with about 60 strings, which are looked at one by one. Measured on
-//! 21 November 2026 on one of two shared EPYC cores with `cargo bench -p sluice-gateway --bench path -- --stage json-wire
-//! --stage json --stage encode` (CPU time, the median of 7 rounds): 1,183 ns a span to the wire and 1,467 ns to rows, where
-//! protobuf takes 345 ns; `loadgen` 419 ns and 534 ns, protobuf 114 ns.
+//! **Cost.** A `rich` span is 918 bytes of text with about 60 strings, which are read one by one. Measured on 21 November 2026 on one of
+//! two shared EPYC cores: CPU time per span, the median of 7 rounds of
+//! `cargo bench -p sluice-gateway --bench path -- --stage json-wire --stage json --stage encode`.
 //!
-//! **Why `serde_json`.** The text comes from outside. With these same visitors, taking turns in one process (9 rounds,
-//! the median): `serde_json` 1.0.154 1,149 ns a `rich` span and 417 ns a `loadgen` span, `sonic-rs` 0.5 1,179 ns and
-//! 439 ns; it has the smaller part in `unsafe` code (16 lines with the word against 250), is fuzzed, and skips what is
-//! unknown without recursion. `simd-json` was not measured: it writes into its input, which here is the broker
-//! client's, and builds a tape of the whole message, beyond the budget for a large one. Its feature `float_roundtrip` is
-//! on, because without it some doubles are off by a bit (the property test found one); `unbounded_depth`, because its own
-//! limit of 128 is met before that of the walk.
+//! | spans | JSON to the wire | JSON to rows | protobuf to rows |
+//! | --- | --- | --- | --- |
+//! | `rich` | 1,183 ns | 1,467 ns | 345 ns |
+//! | `loadgen` | 419 ns | 534 ns | 114 ns |
+//!
+//! **Why `serde_json`.** The text comes from outside. Both libraries ran with these same visitors, by turns in one process (the median of
+//! 9 rounds): `serde_json` 1.0.154 took 1,149 ns a `rich` span and 417 ns a `loadgen` span, `sonic-rs` 0.5 took 1,179 ns and 439 ns.
+//! `serde_json` has less `unsafe` code (16 lines with the word against 250), is fuzzed, and skips unknown fields without recursion.
+//! `simd-json` was not measured. It writes into its input, which here belongs to the broker's client, and builds a tape of the whole
+//! message, which for a large one exceeds the budget. Two features of `serde_json` are on. Without `float_roundtrip`, some doubles are off
+//! by a bit (the property test found one). Without `unbounded_depth`, its own limit of 128 would end a message before that of the walk.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)]
 

@@ -25,7 +25,7 @@ pub struct JsonRewriter {
 }
 
 impl JsonRewriter {
-    /// A rewriter for messages of up to so many bytes, at most [`MESSAGE_BYTES_MAX`]. It takes no memory before the first message.
+    /// A rewriter for messages of up to this many bytes, at most [`MESSAGE_BYTES_MAX`]. It takes no memory before the first message.
     pub fn new(message_bytes_max: usize) -> Self {
         Self { wire: Wire::default(), message_bytes_max: message_bytes_max.min(MESSAGE_BYTES_MAX) }
     }

@@ -211,7 +211,7 @@ impl Output<'_> {
     }
 }
 
-/// What is wrong with an id that should have so many bytes.
+/// What is wrong with an id that should have this many bytes.
 const fn id_wrong(id: &'static str, bytes: u8) -> Reason {
     Reason::IdWrong { id, digits: bytes.saturating_mul(2) }
 }

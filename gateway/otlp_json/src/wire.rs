@@ -17,10 +17,10 @@
 //! | message | 6 + J | 5 + W ≤ 3 + J |
 //! | list of n messages | 7 + (n + 1) + ΣJ | Σ(5 + W), see below |
 //!
-//! So each field that is written leaves 2 bytes or more. An element of a list takes J and its comma or bracket, and on
-//! the wire a key, a length and W: 1 + 1 + W ≤ J when it is short. A length of up to 4 bytes (no message is longer than
-//! [`MESSAGE_BYTES_MAX`]) stands before 128 bytes or more, which come from at least one field and with it from 2 bytes
-//! that were left, beside the comma. Lengths are padded only before 128 bytes or more.
+//! So each field that is written leaves 2 bytes or more. An element of a list takes J and its comma or bracket, and on the wire a key, a
+//! length and W: 1 + 1 + W ≤ J when it is short. A longer element has a length of up to 4 bytes (no message is longer than
+//! [`MESSAGE_BYTES_MAX`]). It has 128 bytes or more, so it has at least one field. That field has left 2 bytes, which with the comma make up
+//! for the longer length. Lengths are padded only before 128 bytes or more.
 //!
 //! Open messages need additional room for their lengths: [`RESERVED_BYTES_MAX`].
 
@@ -55,7 +55,7 @@ pub(crate) struct Open {
 }
 
 impl Wire {
-    /// Starts a new message, with room for a text of so many bytes.
+    /// Starts a new message, with room for a text of this many bytes.
     pub(crate) fn begin(&mut self, text_bytes: usize) {
         self.depth = 0;
         self.bytes.clear();

@@ -1,9 +1,8 @@
 //! Memory for the bodies of requests, as permits for bytes: taken before the bytes are read, given back when they are dropped.
 //!
-//! Two queues decide who is next when there is no room. Requests that have nothing yet wait in the order in which they came, and none passes
-//! one before it: a small request does not take what a large one waits for. Requests that have a body and need more for it (JSON that is
-//! rewritten, what is decompressed) come before all of these, because they give back all that they have once they are done. Waiting is
-//! bounded by the caller's time.
+//! When there is no room, two queues decide which request is next. Requests without permits wait in the order in which they came: a small
+//! request does not overtake a large one. Requests that have a body and need more for it (to rewrite JSON, or to decompress) come before all
+//! of these. They return all their permits when they are done. The caller bounds the time of waiting.
 
 use std::{
     fmt,

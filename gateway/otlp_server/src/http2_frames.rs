@@ -7,8 +7,8 @@
 //! | 1 | flags; 4 is `END_HEADERS` |
 //! | 4 | stream |
 //!
-//! Headers begin with a frame `HEADERS`, and go on in frames `CONTINUATION` until one has `END_HEADERS`. h2 waits for that for ever, and
-//! hyper has no time for it: so it is measured here. Nothing is kept but the head of one frame. Pure.
+//! Headers begin with a frame `HEADERS`, and continue in frames `CONTINUATION` until one has `END_HEADERS`. h2 waits for that frame without
+//! a limit, and hyper has no timeout for it. So its time is measured here. Only the head of one frame is kept. Pure.
 
 /// Bytes of a frame's head.
 const HEAD_BYTES: usize = 9;

@@ -1,7 +1,7 @@
 //! OTLP in: a server of gRPC and HTTP that hands traces to an [`Acceptor`].
 //!
-//! The acceptor stores a request and says how it went; everything before and after is here. No message is decoded into structs: the body
-//! goes on as bytes.
+//! The acceptor stores a request and returns the outcome; everything before and after is here. No message is decoded into structs: the
+//! acceptor gets the body as bytes.
 //!
 //! ```text
 //!  socket -> TLS -> HTTP/1.1, HTTP/2 -> headers: path, type, credentials, tenant

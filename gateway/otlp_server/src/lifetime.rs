@@ -31,7 +31,7 @@ enum Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Wait,
-    /// It tells the client that no more requests are taken, and goes on until they are answered.
+    /// It tells the client that no more requests are taken, and stays open until those under way are answered.
     Close,
     /// It is over.
     End(ConnectionEnd),

@@ -23,14 +23,14 @@ const CONNECTION_TLS_BYTES: u64 = 36 << 10;
 /// KiB), and the headers of an answer, which repeats little of what the client sent.
 const STREAM_BYTES: u64 = 2 << 10;
 
-/// What a request with a turn holds beside its body; its headers are free by then. Chosen: its task and its answer, of which
-/// [`crate::WORDS_BYTES_MAX`] are words, twice in gRPC.
+/// What a request with a turn holds beside its body; its headers are free by then. Chosen: its task and its answer. The answer has up to
+/// [`crate::WORDS_BYTES_MAX`] of words, twice in gRPC.
 const REQUEST_BYTES: u64 = 8 << 10;
 
 /// Limits of a server. `Default` has a value for each, with the reason beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a body as it is received. More is answered with 413 or `RESOURCE_EXHAUSTED`. Default: 16 MiB, four times gRPC's own.
+    /// Bytes of a body before decompression. More is answered with 413 or `RESOURCE_EXHAUSTED`. Default: 16 MiB, four times gRPC's own.
     pub body_bytes_max: u32,
     /// Bytes of a body after decompression, as before. Default: 64 MiB, what OTLP recommends.
     pub decompressed_bytes_max: u32,
@@ -38,7 +38,7 @@ pub struct Limits {
     /// telemetry has 5 to 100.
     pub decompression_ratio_max: u32,
     /// Bodies that are decompressed at the same time on threads of their own; the others wait. Smaller ones (64 KiB) need no thread.
-    /// Default: 2. More than there are cores makes none of them faster.
+    /// Default: 2. More than the number of cores makes no decompression faster.
     pub decompressions_max: usize,
     /// Requests between their headers and their answer. More are answered with `UNAVAILABLE` or 503. Default: 1,024: each costs up to 8 KiB
     /// beside its body.

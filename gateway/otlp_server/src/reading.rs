@@ -25,7 +25,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What the first bytes say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
-    /// So many bytes came, which are those of the preface.
+    /// This many bytes came, which are those of the preface.
     Unknown(usize),
     Http1,
     Http2,

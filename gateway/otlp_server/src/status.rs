@@ -90,7 +90,7 @@ fn rejected(accepted: &Accepted) -> u64 {
     accepted.rejected_spans.min(i64::MAX.unsigned_abs())
 }
 
-/// A code as gRPC's header has it.
+/// A code as digits, for gRPC's header.
 pub(crate) fn digits(code: Code) -> &'static str {
     match code {
         Code::Ok => "0",
@@ -111,7 +111,7 @@ fn number(out: &mut Vec<u8>, field: u8, value: u64) {
     }
 }
 
-/// A field that is text, bytes or a message; nothing is the same as no field, but for a message.
+/// A field that is text, bytes or a message. An empty text or empty bytes are the same as no field; an empty message is not.
 fn bytes(out: &mut Vec<u8>, field: u8, value: &[u8]) {
     out.push(field << 3 | BYTES);
     varint(out, u64::try_from(value.len()).unwrap_or(u64::MAX));

@@ -192,7 +192,7 @@ impl Cutter {
         self.switches && self.first >= self.horizon
     }
 
-    /// What to do with the next message, whose value has so many bytes.
+    /// What to do with the next message, whose value has this many bytes.
     pub fn offer(&mut self, offset: i64, bytes: u64) -> Offer {
         if offset < self.position {
             return Offer::Seen;

@@ -7,8 +7,8 @@ use twox_hash::XxHash3_64;
 
 /// Where ranges are sent: 24 bits of a hash over database, table and one server, never 0.
 ///
-/// One server of a shard stands for all of them. Who reads a number compares it with those of all servers of its shard, so that a
-/// shard that keeps this server is the same one.
+/// One server of a shard represents all of them. A reader of the number compares it with those of all servers of its shard. So a shard
+/// that keeps this server is the same shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Destination(u32);
 

@@ -5,8 +5,8 @@
 //!
 //! - **It bounds where ranges are decided, not where they start.** Once the next owner has read up to it, it knows every range that an
 //!   earlier owner can have sent, or can still send. Any other range needs a commit, which the group refuses from a member that lost the
-//!   partition. (If the bound were the start of a range, an owner that does not know yet that it lost the partition could send a range
-//!   across a place where the next owner has meanwhile cut by time. The model finds that within a few schedules.)
+//!   partition. (Suppose that the bound were the start of a range. An owner that does not know yet that it lost the partition could send a
+//!   range across a place where the next owner has meanwhile cut by time. The model finds that within a few schedules.)
 //! - **It never lies above the end of the log** at the time of the commit. So the next owner can always read up to it at once: cutting by
 //!   time waits for reading, never for new messages.
 //!

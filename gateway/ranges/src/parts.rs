@@ -53,7 +53,7 @@ pub struct Parted {
 }
 
 impl RefusedParts {
-    /// The height at which a block of so many rows is one part.
+    /// The height at which a block of this many rows is one part.
     ///
     /// # Panics
     /// When there are no rows, or more than any block has.
@@ -63,7 +63,7 @@ impl RefusedParts {
         height.expect("no block has as many rows")
     }
 
-    /// Whether these can be parts of a block with this token and so many rows.
+    /// Whether these can be parts of a block with this token and this many rows.
     pub fn is_of(&self, check: u32, rows: u64) -> bool {
         self.check == check && self.rows == rows
     }

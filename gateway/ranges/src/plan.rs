@@ -157,8 +157,9 @@ impl Plan {
     /// The metadata.
     ///
     /// # Panics
-    /// If there are too many cuts, ranges in parts or gaps, if they do not ascend (from the offset, for gaps from 0) or pass the horizon,
-    /// or if the offset is negative.
+    /// - If there are too many cuts, ranges in parts or gaps.
+    /// - If they do not ascend (from the offset, for gaps from 0), or pass the horizon.
+    /// - If the offset is negative.
     pub fn encode(&self) -> String {
         assert!(self.cuts.len() <= CUTS_MAX, "the planner lists at most CUTS_MAX cuts");
         let mut body = Vec::with_capacity(64 + 3 * self.cuts.len());
@@ -191,8 +192,8 @@ impl Plan {
         format!("{MAGIC}{format}:{}", STANDARD_NO_PAD.encode(body))
     }
 
-    /// The gaps, and the mark that stands for doubtful ranges. If there are too many gaps, there is no mark: what the mark counts may be doubled, and
-    /// what a gap protects would be lost.
+    /// The gaps, and the mark for doubtful ranges. If there are too many gaps, the mark is left out: without the mark, rows may be duplicated;
+    /// without a gap, rows would be lost.
     fn gaps_and_mark(&self) -> Vec<OffsetRange> {
         let mut all = self.gaps.clone();
         let is_doubtful = self.doubtful_up_to > self.offset && self.doubtful_up_to < DOUBT_MARK - 1;

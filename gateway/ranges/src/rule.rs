@@ -70,7 +70,7 @@ impl Rule {
         fill.bytes >= self.bytes || fill.messages >= self.messages
     }
 
-    /// Whether a range of this size ends before a message of so many bytes.
+    /// Whether a range of this size ends before a message of this many bytes.
     pub(super) fn ends_before(self, fill: Fill, bytes: u64) -> bool {
         let passes = fill.messages > 0 && fill.bytes.saturating_add(bytes) > self.bytes;
         self.version == Version::Before && passes

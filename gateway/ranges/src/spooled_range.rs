@@ -10,10 +10,10 @@
 //! | where the size rule says | it was made by the plan's rule |
 //! | anywhere else | at or above the plan's horizon: below it an earlier owner may have sent a longer one |
 //!
-//! No range is taken over that the plan's gaps have a part of ([`is_torn`]): an earlier owner may have sent the rest of it. Nor is one that
-//! starts where ranges are doubtful: the owner that made it may not have known that.
+//! A range is not taken over if a part of it is in the plan's gaps ([`is_torn`]): an earlier owner may have sent the rest of it. A range that
+//! starts where ranges are doubtful is not taken over either: the owner that made it may not have known that.
 //!
-//! They must follow each other from the committed offset on without a gap. Reading starts behind the last one that is taken over. Blocks
+//! The ranges must follow each other from the committed offset on without a gap. Reading starts behind the last one that is taken over. Blocks
 //! below that offset are not ranges of the partition: their rows are in the table, or the volume has the only copy and is responsible for
 //! it. Before a rule change, none is taken over.
 

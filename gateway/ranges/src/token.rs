@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | cluster id, topic, partition | ranges of other logs are other ranges |
 //! | first and last offset | which messages |
-//! | content: a hash over the raw values | a topic that was created again, deleted or compacted messages: other rows under the same offsets must not be taken for these, which would lose them |
+//! | content: a hash over the raw values | a topic that was created again, or compacted, has other messages under the same offsets; with equal tokens the server would drop their rows |
 //!
 //! Not included: the config, the encoder's version, the table's columns, keys and headers (they do not become rows). A retry by another
 //! version of this program must have the same token.

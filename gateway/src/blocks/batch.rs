@@ -71,7 +71,7 @@ pub struct BlockAge {
 pub struct Behind(Arc<[AtomicBool]>);
 
 impl Behind {
-    /// For this number of shards, none of them behind.
+    /// For this number of shards, all without a backlog.
     pub fn of(shards: usize) -> Self {
         Self((0..shards).map(|_| AtomicBool::new(false)).collect())
     }

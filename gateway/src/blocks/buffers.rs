@@ -121,8 +121,8 @@ impl Pool {
         (self.reserve + BLOCK_CHUNKS_MAX).min(self.total) * CHUNK_BYTES
     }
 
-    /// Requests the right to encode a message again that ran out of chunks. One worker at a time has it, and only once chunks for a whole
-    /// block are free. So the message fits, and two workers cannot block each other forever.
+    /// Requests the right to encode a message again that ran out of chunks. One worker at a time has this right, and gets it only once
+    /// chunks for a whole block are free. So the message fits, and two workers cannot block each other forever.
     ///
     /// A worker with the right to [replay](Pool::claim_replay) needs only one free chunk: its own block holds the others, and it must be
     /// able to continue.

@@ -1,8 +1,8 @@
 //! Finds the rows of a block that the server refuses.
 //!
-//! Job: given a refused block, name the rows to send next, take the outcome, and end with the rows that are refused one by one. All other
-//! rows are stored by then. Place in the flow: delivery uses it after a refusal of class poison or split. Owner: the task that delivers the
-//! block. Pure: the same outcomes give the same windows.
+//! Job: given a refused block, name the rows to send next, take the outcome, and end with the rows that are refused one by one. At that
+//! time, all other rows are stored. Place in the flow: delivery uses it after a refusal of class poison or split. Owner: the task that
+//! delivers the block. Pure: the same outcomes give the same windows.
 //!
 //! The block is split level by level, each part into [`FAN_OUT`] ([`sluice_ranges::parts`]):
 //!
@@ -17,8 +17,8 @@
 //! # Nothing is stored twice
 //!
 //! Each window has its own token, made from the block's token and the row numbers. Windows of one level do not overlap, so each may be sent
-//! again, by this process or by the next owner of the partition. **Once a level is [noted](Step::Note) in a stored plan, nothing of a
-//! higher level is sent any more, and nothing of the next level is sent before that.** So it does not matter when the table is fixed: a
+//! again, by this process or by the next owner of the partition. **A level is [noted](Step::Note) in a stored plan before a window of the
+//! next level is sent. From then on, no window of a higher level is sent.** So it does not matter when the table is fixed: a
 //! window that was refused and is accepted now was not sent in smaller parts. A process that continues later starts from the noted level
 //! and sends all of its windows: the server knows the stored ones by their tokens.
 //!

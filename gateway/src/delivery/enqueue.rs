@@ -23,7 +23,7 @@
 //! 3. **From then on the volume is responsible for it.** The block is sent whichever gateway owns the partition, also by the next run of
 //!    the process and by `sluice-gateway drain`. It is not dropped when its offsets are committed: its record says that they may be
 //!    ([`crate::blocks::spool_metadata`]). The config at that time does not matter. A block beyond the committed offset is handled as
-//!    with `AfterInsert`: its owner reads its messages again, or takes it over.
+//!    with `AfterInsert`: its owner reads its messages again, or takes the block over.
 //! 4. **The refused parts are in the plan or on the volume, never in both.** The progress of a block that is sent in parts is in the plan
 //!    while its range is in flight; such a range is not settled here. A block that is already an only copy keeps its parts on the volume.
 //! 5. **One instance of a block at a time.** The running shipment continues; the end of its partition no longer ends it.

@@ -8,8 +8,8 @@
 //!
 //! Limits: one block is transposed at a time, in [`NATIVE_TURN_BYTES`] of memory; its frames are at most [`NATIVE_FRAMES_BYTES`].
 //!
-//! **Cost**: decompressing a frame's rows, reading each value and compressing columns takes 1.3 µs of CPU per `rich` span (`cargo
-//! throughput --format native`, 23 November 2026), so one gateway transposes at most 0.75 million spans a second.
+//! **Cost**: 1.3 µs of CPU per `rich` span, to decompress a frame's rows, read each value and compress the columns (`cargo throughput
+//! --format native`, 23 November 2026). So one gateway transposes at most 0.75 million spans a second.
 
 use crate::ground::metrics::Metrics;
 use sluice_clickhouse::{

@@ -20,8 +20,8 @@ pub enum Pace {
     Slow,
 }
 
-/// The wait before try number `tries + 1`. It doubles from the least to the most, and is a value between half and all of that, chosen by
-/// `random` (0 to 1), so that gateways that failed together do not return together.
+/// The wait before try number `tries + 1`. Its upper bound doubles with each try, from the least to the most. `random` (0 to 1) chooses a
+/// value between half the bound and the bound, so that gateways that failed together do not return together.
 pub fn wait(pace: Pace, tries: u32, random: f64) -> Duration {
     let least = match pace {
         Pace::Quick => WAIT_MIN,

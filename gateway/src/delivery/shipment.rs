@@ -5,8 +5,8 @@
 //! server does not accept whole is sent [in parts](in_parts).
 //!
 //! No error ends a shipment. It ends unsent only when its generation is over, because another owner then reads its messages. A block that
-//! is the [only copy](crate::volume::only_copy) of its rows continues even then: no other process has it, and the poll thread does not
-//! know it.
+//! is the [only copy](crate::volume::only_copy) of its rows continues even then: no other process has the block, and the poll thread does
+//! not track it.
 
 mod doubt;
 mod ending;

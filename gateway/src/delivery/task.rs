@@ -355,8 +355,8 @@ impl Shards {
         Self { route: Route::new(shards.len()), shards }
     }
 
-    /// The shard of a block: the one that its range has always gone to, if that still exists. The rows of a block that an earlier owner may
-    /// have sent to other servers than the shard has now, into another table, or in a longer range, count as possibly doubled.
+    /// The shard of a block: the one that its range has always gone to, if that still exists. An earlier owner may have sent the block to
+    /// other servers than the shard has now, into another table, or in a longer range. Then its rows count as possible duplicates.
     pub fn of(&self, ready: &mut Ready) -> Arc<Shard> {
         let (block, release) = (&ready.sealed.block, &ready.release);
         let shard = &self.shards[self.route.place_of(release.routing_epoch, &block.id)];

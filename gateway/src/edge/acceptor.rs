@@ -35,7 +35,7 @@ use tokio::{
     time::{Instant as TokioInstant, timeout_at},
 };
 
-/// What a request is answered with if Kafka has it.
+/// The answer to a request that Kafka has stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     /// Spans that were rejected for good.

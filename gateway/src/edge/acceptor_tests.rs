@@ -83,7 +83,7 @@ impl Scene {
         self.edge.metrics.refused.with_label_values(&[reason]).get()
     }
 
-    /// Values of so many messages, each with its key and partition.
+    /// Values of this many messages, each with its key and partition.
     fn read(&self, messages: usize) -> Vec<(Vec<u8>, i32, Vec<u8>)> {
         let consumer: BaseConsumer = ClientConfig::new()
             .set("bootstrap.servers", self.mock.bootstrap_servers())
@@ -118,7 +118,7 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
     [field, content.to_vec()].concat()
 }
 
-/// A request with a span of each of these traces, with so many bytes in its name.
+/// A request with a span of each of these traces, with this many bytes in its name.
 fn request(traces: &[(u8, usize)]) -> Vec<u8> {
     let span = |&(trace, name): &(u8, usize)| {
         let ids = [field(1, &[trace; 16]), field(2, &[trace; 8])].concat();

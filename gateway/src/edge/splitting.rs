@@ -22,7 +22,7 @@ use tokio::{
 /// client should come again.
 pub const JOBS_MAX: usize = 1_024;
 
-/// All messages of a request have at most so many times the bytes of the largest request. Chosen: requests with a few kilobytes of resource
+/// All messages of a request have at most this many times the bytes of the largest request. Chosen: requests with a few kilobytes of resource
 /// and many traces become five times as large; a resource of megabytes in front of thousands of traces would become terabytes.
 pub const MADE_PER_REQUEST: usize = 8;
 
@@ -46,7 +46,7 @@ pub struct Terms {
     pub deadline: Instant,
 }
 
-/// A request of which all messages are under way.
+/// A request whose messages are all under way to Kafka.
 #[derive(Debug)]
 pub struct Sent {
     pub receipt: RequestReceipt,

@@ -140,7 +140,7 @@ impl Tenants {
         Self { rates, count_max: count_max.max(1), by_name, order, requests: 0 }
     }
 
-    /// Takes a request of so many bytes, or says why not. Its spans are not known yet.
+    /// Takes a request of this many bytes, or says why not. Its spans are not known yet.
     ///
     /// # Errors
     /// [`OverLimit`] if the tenant has sent too many spans or bytes.

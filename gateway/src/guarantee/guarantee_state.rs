@@ -55,7 +55,7 @@ struct OfShard {
 }
 
 impl GuaranteeState {
-    /// For this number of shards, of which nothing is known; `beside` has the reasons that do not come from ClickHouse.
+    /// For this number of shards, before any answer of a server; `beside` has the reasons that do not come from ClickHouse.
     pub fn new(metrics: GuaranteeMetrics, shards: usize, beside: impl IntoIterator<Item = Reason>) -> Self {
         let known = Known {
             shards: vec![OfShard::unheard(); shards],

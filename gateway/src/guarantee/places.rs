@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-/// How long a place counts that is not seen again. Chosen: 20 questions. An address that balances over two servers does not show the same
-/// one for so long; one whose server was replaced does.
+/// How long a place counts that is not seen again. Chosen: 20 questions. An address that balances over two servers does not show only one
+/// of them for so long. An address whose server was replaced does.
 pub const REMEMBERED: Duration = Duration::from_mins(10);
 
 /// Remembered places of an address. Chosen: two are enough for the verdict; a few more keep it stable.

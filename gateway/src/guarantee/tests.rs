@@ -362,7 +362,7 @@ fn a_block_that_may_be_elsewhere_ends_the_promise_while_more_may_come() {
     let verdict = Verdict::of(&[answer("MergeTree", 10_000)], 1, &LOAD);
     standing.found(0, verdict.clone(), None, SECOND);
     standing.moved(0, 100 * SECOND);
-    // What this process sends is told apart by its tokens all the same.
+    // The tokens of this process still distinguish its own blocks.
     assert_eq!(standing.age_budget(0, 99 * SECOND), verdict.age_budget);
     assert_eq!(standing.tell(101 * SECOND), Some(Reason::DestinationChanged));
     assert_eq!(standing.tell(100 * SECOND + verdict.age_budget), None);

@@ -98,7 +98,7 @@ mod tests {
             (Self { begun: Instant::now(), is_ending: Arc::default(), said }, heard)
         }
 
-        /// A server that answers its last request so long after its end begins.
+        /// A server that answers its last request this long after its end begins.
         fn server(&self, answers_after: Duration, ended: Result<(), Unanswered>) -> Serving {
             let (stop, stopped) = oneshot::channel::<()>();
             let (begun, said, is_ending) = (self.begun, self.said.clone(), self.is_ending.clone());
@@ -113,7 +113,7 @@ mod tests {
             Serving { stop, under_way }
         }
 
-        /// A producer whose last acknowledgement takes so long.
+        /// A producer whose last acknowledgement takes this long.
         async fn flushed(&self, after: Duration) {
             self.said.try_send(("flushing", self.begun.elapsed())).unwrap();
             sleep(after).await;

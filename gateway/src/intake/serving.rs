@@ -16,8 +16,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 /// When a client should come again if nothing but room is missing. Chosen: a queue of memory drains in less.
 pub const BUSY_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a request waits for memory, each time that it needs some, in its turn. Chosen: while requests are stored, all that have memory are
-/// done in less, so that also a large one gets its turn; and a small part of the time that a client has.
+/// How long a request waits for memory, each time that it needs some. Chosen: while requests are stored, all that have memory are done in
+/// less time, so a large one gets its turn, too. It is also a small part of the time that a client waits.
 pub const PERMIT_WAIT: Duration = Duration::from_secs(1);
 
 /// When a client should come again if requests cannot be stored. Chosen: brokers restart in seconds, and a volume gets room in seconds.

@@ -10,8 +10,8 @@
 //! | then | the payload |
 //!
 //! A frame cannot be taken for a payload, so there is no setting for it. In protobuf, a first byte of 0 to 7 is a key of field 0, which is
-//! invalid (protobuf, "Encoding": fields are numbered from 1). JSON begins with a brace, white space or a byte order mark, all of which are
-//! larger (RFC 8259, 2). So a first byte of 1 to 7 is the magic byte of another framing, and the message is rejected with that byte.
+//! invalid (protobuf, "Encoding": fields are numbered from 1). JSON begins with a brace, white space or a byte order mark, and all these
+//! bytes are larger (RFC 8259, 2). So a first byte of 1 to 7 is the magic byte of another framing, and the message is rejected with that byte.
 //!
 //! The newer serializers of Confluent write the id of the schema into the header `__value_schema_id`. Then there is no frame.
 //!

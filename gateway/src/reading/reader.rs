@@ -1,4 +1,4 @@
-//! How a worker reads messages: without their frame ([`framing`]), protobuf as it is, JSON after rewriting it to protobuf.
+//! How a worker reads messages: it removes their frame ([`framing`]), reads protobuf directly, and rewrites JSON to protobuf first.
 //!
 //! Owner: a worker thread. Limits: a message in JSON has at most `source.kafka.recordBatchBytesMax`; the budget counts
 //! `JSON_BYTES_PER_MESSAGE_BYTE` of memory for each of its bytes.

@@ -8,17 +8,17 @@
 //! | --- | --- |
 //! | whose first rule says `Drop` | not at all; it is still checked, so that whether a message is malformed does not depend on the config |
 //! | whose first rule says `Hash` | as text: [`hash`] |
-//! | whose first rule says `Keep`, or without a rule | as it is; a string or bytes beyond `valueBytesMax` are truncated |
+//! | whose first rule says `Keep`, or without a rule | unchanged; a string or bytes beyond `valueBytesMax` are truncated |
 //! | that is a key-value list without a rule | with its members, to which the rules for their dotted path apply |
 //!
-//! What is decided follows from the key alone, so equal keys have the same fate, and the first of them is still the one that is stored.
+//! The decision depends only on the key. So equal keys are decided alike, and the first of two equal keys is still the one that is stored.
 //! A message always gives the same rows under the same config.
 //!
-//! Cost: without a config, one comparison a set. With rules, per attribute a look at its first byte and its length, and for those that may
-//! have a rule one at a table of keys and a binary search among beginnings. A hash takes one pass of SHA-256 over the value.
+//! Cost: without a config, one comparison per set. With rules, the first byte and the length of each attribute's key are checked. If a rule
+//! may apply, the key is looked up in a table of keys, and by binary search among beginnings. A hash takes one pass of SHA-256 over the value.
 //!
 //! Limits: [`LIST_BYTES_MAX`] of a list whose members have rules, and of the text of a list or an array that is hashed; the row of a span
-//! with more is rejected as too large. Such a copy lives while its attribute is written; it and the text made of it have less than the
+//! with more is rejected as too large. Such a copy lives while its attribute is written. The copy and its text need less memory than the
 //! budget has for a row while it grows.
 
 pub mod hash;

@@ -23,7 +23,7 @@ use std::ops::ControlFlow;
 pub const HEADERS_MAX: usize = 64;
 
 /// Bytes of the kept headers in a row, with their lengths. Chosen: every row of the message has a copy, and a span of 100 bytes may write
-/// 6,400 ([`crate::rows::raw_limit`]), so that headers do not make a message of usual spans too large.
+/// 6,400 ([`crate::rows::raw_limit`]). So headers do not make a message of usual spans too large.
 pub const HEADER_BYTES_MAX: usize = 4 << 10;
 
 /// The longest name of a topic. Specified: Kafka's limit.

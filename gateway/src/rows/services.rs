@@ -4,14 +4,14 @@
 //! [`crate::rows::span_row`] names each resource to its worker's [`ServiceTally`], which adds what a message has once all of it is in a block.
 //! [`Services`] has the counts of all workers; [`Services::look`] says which are the largest.
 //!
-//! Bytes are those of the rows, before compression: they are at hand for each resource without reading anything again, and what a service
-//! costs in blocks, on the network and in the table follows from them, where message bytes leave out the copies of resources.
+//! Bytes are those of the rows, before compression. They are known for each resource without reading it again. What a service costs in
+//! blocks, on the network and in the table follows from them. Message bytes would leave out the copies of resources in the rows.
 //!
-//! Cost: per resource a look at two counters and a comparison with the name before; for another name a hash of it. Nothing per span, and no
-//! lock unless a name is new to the worker; among more than [`SERVICES_MAX`] names, a lock that readers share.
+//! Cost: per resource, two counters are read and the name is compared with the name before; another name is hashed. Nothing per span. A lock
+//! is taken only for a name that is new to the worker; with more than [`SERVICES_MAX`] names, it is a lock that readers share.
 //!
-//! Limits: [`SERVICES_MAX`] names of [`NAME_BYTES_MAX`] are counted; others count as the rest. A look at all places taken gives
-//! [`FREED_MAX`] of them free: those of the smallest services that were never shown. What these have sent stays with the rest, and a large
+//! Limits: [`SERVICES_MAX`] names of [`NAME_BYTES_MAX`] are counted; others count as the rest. If [`Services::look`] finds all places taken, it
+//! frees [`FREED_MAX`] of them: those of the smallest services that were never shown. The counts of these stay with the rest, and a large
 //! service that comes late soon has a place. [`LARGEST_MAX`] are shown. Memory: 128 KiB for all names, and [`TALLY_BYTES_MAX`] a worker.
 
 use sluice_clickhouse::row_frames::RowTotals;

@@ -1,4 +1,4 @@
-//! The times of spans and events as their rows have them.
+//! The times of spans and events in their rows.
 //!
 //! Wrong clocks would hide a row or break queries. A start of 0, or one that counts from the boot of a machine, lies in 1970, where a TTL
 //! deletes the row. A real end after such a start makes a `Duration` of decades, and `addNanoseconds(Timestamp, Duration)` fails the whole

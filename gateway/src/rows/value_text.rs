@@ -9,8 +9,8 @@
 //! | array, key-value list | [`crate::rows::json_text`] |
 //! | empty | the empty string |
 //!
-//! These are the texts of the OpenTelemetry Collector (`pcommon.Value.AsString`), except for NaN and infinities, for which it writes an
-//! error text, and for the order of a list's keys, which it sorts.
+//! The OpenTelemetry Collector writes the same texts (`pcommon.Value.AsString`), with two exceptions. For NaN and infinities it writes an
+//! error text, and it sorts the keys of a list.
 
 use crate::rows::{attributes::Error, json_text, utf8};
 use base64::{Engine as _, prelude::BASE64_STANDARD};

@@ -313,7 +313,7 @@ impl Sink {
         self.probes[place].deduplicated(&self.table, query_id_part, since_seconds).await
     }
 
-    /// Whether a block is in the table, as far as all replicas together know. `None` if none of them answers.
+    /// Whether a block is in the table, as far as all replicas together know. `None` if no replica answers.
     pub async fn fate(&self, lost: &Lost<'_>) -> Option<Fate> {
         let (mut evidence, mut is_answered) = (Vec::with_capacity(self.probes.len()), false);
         for probe in &self.probes {

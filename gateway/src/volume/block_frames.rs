@@ -64,7 +64,7 @@ impl BlockFrames {
         Self { number, events: Some(events), record: None, is_verified: false, is_only_copy }
     }
 
-    /// For a block of which the volume has the only copy.
+    /// For a block whose only copy is on the volume.
     pub fn only_copy(id: BlockId, is_marked: bool) -> Self {
         let (record, is_only_copy) = (Some(OnVolume { id, is_marked }), Arc::new(AtomicBool::new(true)));
         Self { number: 0, events: None, record, is_verified: false, is_only_copy }

@@ -17,9 +17,9 @@
 //!   memory, without the disk.
 //! - **Not**: a block that is being sent. Its chunks would stay in use until the try ends. When the process shuts down, it is moved too,
 //!   and the next run continues with it.
-//! - **Gaps**: a block that was being sent when later ones were moved is moved as soon as it is not, while its shard has no successful
-//!   inserts. If it were only in memory when the process dies, the next run would read it and everything after it again; if Kafka
-//!   had deleted it meanwhile, it would be lost.
+//! - **Gaps**: a block was being sent when later ones were moved. As soon as its try ends, it is moved too, while its shard has no
+//!   successful inserts. If it were only in memory when the process dies, the next run would read its messages and all later ones again.
+//!   If Kafka had deleted its messages meanwhile, its rows would be lost.
 //!
 //! A block counts for the shard that its chunks were taken for. If its range was first sent while there were fewer shards, it may go to
 //! another one; the shard only decides which blocks are moved first.
@@ -216,7 +216,7 @@ mod tests {
             Self { spill, table, pool, spool, start: Instant::now() }
         }
 
-        /// Adds a block that may be sent, which came so long after the start.
+        /// Adds a block that may be sent. It came this long after the start.
         fn add(&mut self, first: i64, after: Duration) -> BlockFrames {
             self.add_to(Chunks::default(), 0, first, after)
         }

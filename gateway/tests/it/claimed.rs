@@ -33,7 +33,7 @@ fn it_leaves_a_block_in_doubt_and_is_the_networks_once_it_does_not_pass() {
         assert!(is_expected, "{next:?} after {seconds} s");
         assert_eq!(tries.doubt_since(), Some(at(0).now));
     }
-    // Somebody else has the last word once it is the server's.
+    // An answer of the server itself counts again.
     let refused = Failure { class: Class::BackPressure, code: Some(202), is_query_limit: false };
     assert!(matches!(tries.failed(refused, &at(9)), Next::SendAgain { .. }));
 }

@@ -76,7 +76,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Lengths of the names of so many spans in the topic, in order.
+/// Lengths of the names of this many spans in the topic, in order.
 fn stored(brokers: &str, spans: usize) -> Vec<usize> {
     let consumer: BaseConsumer =
         ClientConfig::new().set("bootstrap.servers", brokers).set("group.id", "test").create().unwrap();

@@ -189,7 +189,7 @@ pub fn message(resource: Resource, spans: Vec<Span>) -> Vec<u8> {
     TracesData { resource_spans }.encode_to_vec()
 }
 
-/// A message of so many spans with an attribute of so many bytes each, which do not compress.
+/// A message of this many spans with an attribute of this many bytes each, which do not compress.
 fn noise(spans: usize, bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut random = || {

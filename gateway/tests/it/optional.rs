@@ -159,7 +159,7 @@ fn a_resource_that_was_seen_has_the_url_of_its_own_message() {
     assert_eq!((rows.matches("one").count(), rows.matches("two").count()), (1, 1), "{rows:?}");
 }
 
-/// Two headers, one of which is too long.
+/// Two headers. One is too long.
 struct Headers(Vec<u8>);
 
 impl MessageHeaders for Headers {

@@ -266,7 +266,7 @@ enum Action {
     Kill,
     /// The machine stops.
     LosePower,
-    /// The power fails, or the disk, at so many calls of it from now.
+    /// The power fails, or the disk, at this many calls of it from now.
     FailIn(u64, Fault),
 }
 

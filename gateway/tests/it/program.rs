@@ -130,7 +130,7 @@ fn librdkafka_has_its_memory_of_the_allocator_that_rust_has() {
     assert!(has_heap_of_glibc("self"), "this test has glibc's, and would see it");
 }
 
-/// An address that nobody chose before is nobody else's: whoever starts several gateways on one machine asks for port 0.
+/// With port 0 the system chooses a free port, so several gateways can run on one machine.
 #[test]
 fn a_gateway_on_any_port_says_in_its_log_where_it_listens() {
     let config = "{contractVersion: 1, pipeline: {namespace: n, name: p}, workers: 1, memory: {limit: 256MiB}, \

@@ -11,7 +11,7 @@ use sluice_gateway::{
     rows::raw_limit::BLOCK_RAW_BYTES_MAX,
 };
 
-/// Attributes of one value of so many bytes, which compress to nothing.
+/// Attributes of one value of this many bytes, which compress to nothing.
 fn long(bytes: usize) -> Vec<KeyValue> {
     vec![attribute("k", Some(AnyValue { value: Some(Value::StringValue("x".repeat(bytes))) }))]
 }

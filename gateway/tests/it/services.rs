@@ -13,7 +13,7 @@ use sluice_gateway::{
 };
 use std::sync::Arc;
 
-/// A message with so many spans of each service.
+/// A message with this many spans of each service.
 fn message(services: &[(&str, usize)]) -> Vec<u8> {
     let of = |(name, spans): &(&str, usize)| ResourceSpans {
         resource: Some(Resource {

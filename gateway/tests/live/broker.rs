@@ -59,7 +59,7 @@ impl Topic {
         self.await_partitions(name, partitions).await;
     }
 
-    /// Waits until a broker that is asked knows so many partitions of a topic. The controller answers before the brokers have applied a
+    /// Waits until a broker that is asked knows this many partitions of a topic. The controller answers before the brokers have applied a
     /// change: until then they deny a topic that was made, and accept and then drop messages for one that was deleted.
     async fn await_partitions(&self, name: &str, partitions: i32) {
         let begun = Instant::now();
@@ -134,7 +134,7 @@ impl Topic {
         committed.elements().iter().map(|element| offset(element.offset())).collect()
     }
 
-    /// Has so many partitions from now on.
+    /// Has this many partitions from now on.
     pub async fn grow(&self, partitions: usize) {
         let new = NewPartitions::new(&self.name, partitions);
         for grown in self.admin.create_partitions([&new], &options()).await.unwrap() {

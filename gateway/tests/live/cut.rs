@@ -143,8 +143,8 @@ fn made(format: WireFormat, table: &(Sink, TableColumns)) -> (InsertBody, Vec<u8
     }
 }
 
-/// What a refusal must say. Where a server that is told of no more sees no row at all, it has done what it was asked to, and says so; columns
-/// that are refused say nothing of their rows, which the shipment sends next.
+/// What a refusal must say. If the body ends before the first row and its length fits, the server inserts no row and succeeds. If columns
+/// are refused, their rows may still be good: the shipment sends them as rows next.
 fn check(error: &InsertError, cut: usize, sent: &[u8], (format, length): (WireFormat, Length)) {
     let has_no_row = match format {
         // Names and types that are missing are none.

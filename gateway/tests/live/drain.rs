@@ -204,7 +204,7 @@ async fn a_volume_whose_gateway_is_gone_is_emptied() {
     let report = scene.drain(None, REQUEST).await.unwrap();
     assert_eq!((report.found, report.inserted, report.left), (blocks(2), blocks(2), blocks(0)));
     assert!(report.is_empty() && report.problem.is_none(), "{report:?}");
-    // Nobody has sent message 3, and its block does not say that another owner would end it there.
+    // No gateway has sent message 3, and its block does not say that another owner would end it there.
     assert_eq!(report.possible_duplicate_rows, ROWS);
     assert_eq!(scene.database.count().await, 2 * ROWS, "the server has dropped what it had");
     let again = scene.drain(Some("http://127.0.0.1:1"), REQUEST).await.unwrap();
@@ -273,7 +273,7 @@ async fn rows_that_break_once_the_volume_is_open_are_lost_and_that_is_no_success
     let mut is_whole = true;
     let drained = tokio::task::spawn_blocking(move || {
         drain::drain(&config, REQUEST, |_| {
-            // It has read every record by the time that it first says something, and found it whole.
+            // When it first reports, it has read every record and found it whole.
             if std::mem::take(&mut is_whole) {
                 damage(&folder, 1, 4);
             }

@@ -143,7 +143,7 @@ pub async fn post(address: &str, content_type: &str, body: &[u8]) -> Option<(u16
     asked(address, [head.as_bytes(), body].concat()).await
 }
 
-/// A request with spans of so many traces, numbered from here: the number is in trace and span id.
+/// A request with spans of this many traces, numbered from here: the number is in trace and span id.
 pub fn request(first: u64, traces: u64, spans_each: u8) -> Vec<u8> {
     let span = |trace: u64, number: u8| Span {
         trace_id: [trace.to_be_bytes(), trace.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()].concat(),
@@ -167,7 +167,7 @@ pub struct Found {
     pub data: TracesData,
 }
 
-/// Every message of a topic with so many partitions.
+/// Every message of a topic with this many partitions.
 pub fn messages(topic: &Topic, name: &str, partitions: u32) -> Vec<Found> {
     let kafka = topic.kafka();
     let consumer: BaseConsumer = ClientConfig::new()

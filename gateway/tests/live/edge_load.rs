@@ -1,5 +1,5 @@
-//! The edge as a process under load, in front of a real Kafka: whatever clients do, its peak of memory is below its limit, and each gets
-//! success or is told to come again. And what comes over gRPC, with a token.
+//! The edge as a process under load, in front of a real Kafka. Whatever clients do, its peak of memory is below its limit, and each request
+//! is answered with success or with a time to retry. Also: requests over gRPC, with a token.
 
 use crate::{
     broker::Topic,

@@ -24,7 +24,7 @@ use tokio::{
 const PATIENCE: Duration = Duration::from_mins(2);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Where nobody listens.
+/// An address where no server listens.
 const AWAY: &str = "http://127.0.0.1:1";
 
 /// A table, and a volume.

@@ -38,7 +38,7 @@ const FOUND_WITHIN: Duration = Duration::from_secs(10);
 /// How long the group may take to give them to its member. Chosen: it takes under a second, and the machine may be busy.
 const GIVEN_WITHIN: Duration = Duration::from_secs(4);
 
-/// Where nobody listens.
+/// An address where no server listens.
 const AWAY: &str = "http://127.0.0.1:1";
 
 const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
@@ -49,7 +49,7 @@ pub struct Scene {
     pub topic: Topic,
     pub database: Database,
     folder: PathBuf,
-    /// Gateways that were started, of which each has files of its own.
+    /// Number of gateways that were started. Each has files of its own.
     started: AtomicU32,
 }
 
@@ -95,7 +95,7 @@ impl Scene {
         Gateway { child, log }
     }
 
-    /// Puts so many messages into a partition.
+    /// Puts this many messages into a partition.
     fn produce(&self, partition: i32, messages: usize) {
         let message = message(vec![span(vec![])]);
         (0..messages).for_each(|_| self.topic.produce(partition, &message));
@@ -176,7 +176,7 @@ impl Gateway {
         Some(text)
     }
 
-    /// The sum of a metric over its labels; none while nobody answers.
+    /// The sum of a metric over its labels; none while the gateway does not answer.
     pub async fn metric(&self, name: &str) -> Option<f64> {
         let text = self.ask("GET /metrics").await?;
         let of_name = text
@@ -348,7 +348,7 @@ async fn what_a_larger_batch_limit_lets_be_read_is_inserted_though_a_batch_behin
     scene.close().await;
 }
 
-/// Rows of so many messages.
+/// Rows of this many messages.
 fn rows(messages: u32) -> u64 {
     u64::from(messages * ROWS)
 }

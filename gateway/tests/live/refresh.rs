@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-/// A watch of the table as it is, and what it was told.
+/// A watch of the current table, and the changes that it reported.
 async fn watched(database: &Database) -> (TableWatch, Arc<Metrics>, Arc<Mutex<Vec<TableChanged>>>) {
     let metrics = metrics();
     let told = Arc::new(Mutex::new(Vec::new()));

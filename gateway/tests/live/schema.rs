@@ -78,7 +78,7 @@ async fn every_layout_is_made_as_asked_and_then_nothing_differs() {
 const TIMES: [&str; 4] =
     ["2026-06-01 00:00:00", "2106-03-01 00:00:00", "2200-06-01 12:00:00", "2262-01-01 00:00:00"];
 
-/// What a table and its views have kept of rows of these times, by a table that drops them after so many days.
+/// What a table and its views have kept of rows of these times, by a table that drops them after this many days.
 async fn kept(days: u64, name: &str) -> Vec<String> {
     let database = Database::new(name).await;
     let schema = Schema { ttl: Some(Duration::secs(days * 86_400)), ..asked(Layout::Json) };

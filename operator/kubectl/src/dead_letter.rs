@@ -65,7 +65,8 @@ fn words(asked: &DeadLetterArgs) -> Vec<String> {
     words.into_iter().map(str::to_owned).chain(asked.options.iter().cloned()).collect()
 }
 
-/// Ends when both have ended, or one cannot be written: whoever read it has seen enough, and the program in the pod would wait for ever.
+/// Ends when both have ended, or when one cannot be written. In that case its reader has closed it, and waiting for the program in the pod
+/// would never end.
 async fn pass_on_both(
     (out, to): (Option<impl AsyncRead + Unpin>, &mut dyn Write),
     (told, to_told): (Option<impl AsyncRead + Unpin>, &mut dyn Write),

@@ -43,7 +43,7 @@ pub struct Observed {
     pub delivery: Option<DeliveryStatus>,
     /// What waits on their volumes, not rounded; `None` when none said it.
     pub queue: Option<QueueStatus>,
-    /// Whether each of those that are ready by now has said, since it was started, that nothing waits there.
+    /// Whether each gateway that is ready now has reported, since it was started, that nothing waits there.
     pub has_empty_queue: bool,
     /// Messages that Kafka deleted before they were read, as each gateway has counted since its start, by ordinal. Only gateways that
     /// have reported it.

@@ -1,4 +1,4 @@
-//! What several folders share. It names none of them.
+//! What several folders share. It names no other folder.
 
 pub mod hash;
 pub mod moment;

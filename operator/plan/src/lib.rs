@@ -18,14 +18,14 @@
 //! | `pipeline` | what the spec says: whether it runs, its terms, the gateways' config |
 //! | [`observed`] | facts, one file per source of facts |
 //! | `identity` | whose the pods are, and what they run as |
-//! | [`scale`], `facts` | the autoscaler's decision; that and what was observed are all that a plan is made from |
+//! | [`scale`], `facts` | the autoscaler's decision; a plan is made only from this decision and from what was observed |
 //! | [`size`], [`drain`], [`rollout`], [`volumes`], `schema` | the other decisions |
 //! | `otlp_service` | the Service that OTLP clients send to |
 //! | [`mod@edge`] | the edge, as the spec wants it |
 //! | `planned` | what was decided |
 //! | [`objects`] | what a plan looks like in Kubernetes |
 //! | `plan` | the order of the decisions |
-//! | `status` | what is said of all this |
+//! | `status` | the status of the pipeline: conditions, numbers and texts |
 
 pub mod drain;
 pub mod edge;

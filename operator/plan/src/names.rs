@@ -10,7 +10,7 @@ pub const CONFIG_HASH: &str = "sluice.dev/config-hash";
 pub const SECRETS_VERSION: &str = "sluice.dev/secrets-version";
 /// Annotation of pod templates: the hash of the annotations that the spec gives the ServiceAccount, so that other ones replace pods.
 pub const SERVICE_ACCOUNT_VERSION: &str = "sluice.dev/service-account-version";
-/// Annotation of the StatefulSet while Secrets have changed in nothing that gateways use: the versions that are kept all the same.
+/// Annotation of the StatefulSet while Secrets have changed, but not in a key that gateways use: the former versions, which are kept.
 pub const SECRETS_KEPT: &str = "sluice.dev/secrets-kept";
 /// Annotation of the StatefulSet: the hash of its spec as planned, by which the plan is recognised as carried out.
 pub const PLAN_HASH: &str = "sluice.dev/plan-hash";

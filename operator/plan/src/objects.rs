@@ -233,7 +233,7 @@ impl Identity {
         }
     }
 
-    /// Labels of a pod: ours, and what the spec adds, none of which is one of ours.
+    /// Labels of a pod: ours, and those that the spec adds. The spec cannot replace ours.
     fn pod_labels(&self, component: &str) -> BTreeMap<String, String> {
         let mut labels = self.added.labels.clone();
         labels.extend(self.names.labels(component));

@@ -118,8 +118,8 @@ fn schema_step(pipeline: &TracePipeline, observed: &Observed, schema: Option<&Sc
     SchemaStep::of(&observed.schema, needed.as_deref(), usable)
 }
 
-/// A group that gateways have read in is never left: another one would read everything again. The definition's rule cannot see that an
-/// empty `consumerGroup` stands for one, and lets it be set and taken back.
+/// Gateways that have read in a group never leave it: in another group they would read everything again. An empty `consumerGroup` has a
+/// default. The definition's rule cannot see that, so it permits setting and removing the field.
 fn in_group(pipeline: &TracePipeline, identity: Identity) -> Result<Identity, Violations> {
     let Some(kafka) = &pipeline.spec.source.kafka else { return Ok(identity) };
     let asked = gateway_config::consumer_group(&identity.names, kafka);

@@ -35,7 +35,7 @@ use judgement::{Judgement, judge, seconds_between};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use sluice_crds::{DrainStatus, RolloutState, RolloutStatus, RolloutStrategy};
 
-/// What is planned, and what there is.
+/// What is planned, and what runs.
 #[derive(Debug, Clone)]
 pub struct Seen<'a> {
     /// The StatefulSet and its pods; `None` before there is one.
@@ -369,7 +369,7 @@ impl<'a> Turn<'a> {
         }
         let next = self.state(RolloutState::Failed, None, why);
         let next = RolloutStatus { proved, failed_spec, ..next };
-        // It stays as far as it got.
+        // The rollout stays at its partition.
         Step { partition: workload.partition, ..self.planned(workload, next, Memory::Kept) }
     }
 
@@ -407,7 +407,7 @@ impl<'a> Turn<'a> {
         RolloutStatus { proved, ..self.state(RolloutState::Rolling, None, words) }
     }
 
-    /// The state as it was written, but for its words; one that failed and is well again goes on from now.
+    /// The written state with other words. A rollout that failed and is healthy again continues from now.
     fn going_on(&self, written: &RolloutStatus, state: RolloutState, words: &str) -> RolloutStatus {
         if written.state == state {
             return RolloutStatus { message: words.to_owned(), ..written.clone() };

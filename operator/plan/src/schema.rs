@@ -23,8 +23,8 @@ use std::{collections::BTreeMap, time::Duration};
 /// the operator does not see. With each failure in a row it is twice as long. Chosen: soon enough for a person who waits.
 pub const SCHEMA_RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// The longest time until a Job that failed is run again. Chosen: a pod every five minutes for each pipeline is no load for a cluster
-/// whose ClickHouse is down for a day, and a pipeline waits no longer than that once it is back.
+/// The longest time until a failed Job is run again. Chosen: if ClickHouse is down for a day, a pod every five minutes for each pipeline is
+/// no load for the cluster. Once ClickHouse is back, a pipeline waits at most five minutes.
 pub const SCHEMA_RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
 /// A table that only a person may change is compared again after this long. Only the condition waits for it, and deleting the Job

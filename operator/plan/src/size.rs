@@ -6,26 +6,27 @@ pub mod resize;
 use crate::pipeline::policy::REPLICAS_MAX;
 use sluice_gateway_config::{Budget, ByteSize, Shortfall, Sizing};
 
-/// A gateway that holds so many partitions reads as many of them at the same time at least: the reference size.
+/// A gateway that holds this many partitions reads as many of them at the same time at least: the reference size.
 pub(crate) const ACTIVE_MIN: u32 = 8;
 
-/// A gateway reads at most so many partitions at the same time, the others take turns: at 64, every buffer is still visited often.
+/// A gateway reads at most this many partitions at the same time, the others take turns: at 64, every buffer is still visited often.
 pub(crate) const ACTIVE_MAX: u32 = 64;
 
-/// Of the memory that blocks have with [`ACTIVE_MIN`] partitions, so much stays theirs with more, in thirds. Chosen: partitions can take
-/// turns, and blocks are what a gateway holds while ClickHouse is slow.
+/// The share of memory, in thirds, that blocks keep with more partitions, compared with [`ACTIVE_MIN`]. Chosen: partitions can take turns,
+/// and a gateway holds blocks while ClickHouse is slow.
 const BLOCKS_KEPT_THIRDS: u64 = 2;
 
-/// Gateways for so many partitions: what the spec says, else as many as it takes; never more than partitions.
+/// Gateways for this many partitions: what the spec says, else as many as it takes; never more than partitions.
 pub(crate) fn replicas(wanted: Option<u32>, partitions: u32, partitions_per_replica: u32) -> u32 {
     wanted.unwrap_or(partitions.div_ceil(partitions_per_replica.max(1))).min(partitions).min(REPLICAS_MAX)
 }
 
 /// Partitions that one gateway reads at the same time, or the smallest limit that would do.
 ///
-/// As many as there are, up to [`ACTIVE_MAX`], whatever the number of gateways: scaling must not change their config, which would restart
-/// them all. (Nor do added partitions: `plan/kept_revision.rs`.) If that many do not fit the limit, or take too much of the blocks' memory, the
-/// largest number that fits is taken, down to what one of `replicas` gateways holds or [`ACTIVE_MIN`]. Below that, the spec is refused.
+/// All partitions, up to [`ACTIVE_MAX`]. The number does not depend on the number of gateways: scaling must not change their config, which
+/// would restart them all. (Nor do added partitions: `plan/kept_revision.rs`.) If the limit is too small for this number, or it would take too
+/// much of the blocks' memory, it is the largest number that fits. Its lower bound is what one of `replicas` gateways holds, or [`ACTIVE_MIN`].
+/// Below that, the spec is refused.
 pub(crate) fn partitions_active(sizing: &Sizing, partitions: u32, replicas: u32) -> Result<u32, ByteSize> {
     let wanted = partitions.clamp(1, ACTIVE_MAX);
     let least = partitions.div_ceil(replicas.max(1)).clamp(1, ACTIVE_MIN);

@@ -76,17 +76,17 @@ impl VolumeRetention {
     }
 }
 
-/// Volumes that were all kept so far may have been filled while what is on them was committed. Kubernetes may throw them away only
-/// after gateways have said, with the config that commits after the insert, that nothing is on them; until then, and after a change
-/// that was taken back, they may run with the one before. The same goes for those that are found without a StatefulSet that could tell,
-/// and for those that no gateway uses: one that takes such a volume again would be told nothing of what is on it.
+/// Volumes that were all kept so far may have been filled while their rows were already committed. Kubernetes may delete them only after
+/// gateways with the config that commits after the insert have reported that nothing is on them. Until then, and after a change that was
+/// undone, gateways may run with the config before. The same applies to volumes without a StatefulSet that records it, and to volumes that
+/// no gateway uses: no gateway reports what is on them.
 fn may_hold_what_was_committed(observed: &Observed, is_settled: bool) -> bool {
     let seen = &observed.volumes;
     let keeps_all = seen.template.as_ref().map_or(!seen.claims.is_empty(), TemplateSeen::keeps_all);
     keeps_all && !are_known_empty(observed, is_settled)
 }
 
-/// Whether gateways with the config that is planned have said of all volumes there are that nothing is on them.
+/// Whether gateways with the planned config have reported of every volume that nothing is on it.
 fn are_known_empty(observed: &Observed, is_settled: bool) -> bool {
     let is_all_ready = |workload: &WorkloadSeen| workload.ready == workload.replicas;
     let none_is_left =

@@ -25,17 +25,17 @@ const FRESH_MS: u64 = 20_000;
 /// What the gateways of a pipeline report.
 #[derive(Debug, Clone, Default)]
 pub struct GatewayReport {
-    /// All together.
+    /// The sum of all gateways.
     pub told: Told,
-    /// Messages that each of them has counted as lost, by its number; of those alone that have said it.
+    /// Messages that each gateway has counted as lost, by its number. A gateway that does not report this is not in the map.
     pub messages_lost: BTreeMap<u32, i64>,
-    /// What they have counted of messages lately; `None` when none of them said it.
+    /// The messages that they counted lately; `None` when no gateway reports them.
     pub messages: Option<MessagesSeen>,
-    /// Open transactions that keep them from reading partitions; `None` when none of them gave an answer.
+    /// Open transactions that keep them from reading partitions; `None` when no gateway answered.
     pub open_transactions: Option<Vec<OpenTransaction>>,
-    /// Whether what they insert comes through.
+    /// Whether their inserts succeed.
     pub sink: SinkSeen,
-    /// How the last insert failed of the first gateway whose inserts fail; `None` while all succeed, and when it does not say.
+    /// The error of the last insert of the first gateway whose inserts fail; `None` while all succeed, and when it does not report the error.
     pub insert_error: Option<InsertError>,
 }
 
@@ -66,7 +66,7 @@ pub fn hear(
     if let Some(ReportMemory { at, by, said, .. }) = memory {
         // A clock that went back by far must not keep this for ever.
         let is_fresh = now.abs_diff(at.0) < FRESH_MS;
-        // They are asked, and have not answered by now: what they said before holds, but for what may be gone since.
+        // They were asked and have not answered yet: their last report holds, except for what may have ended since.
         if is_fresh || look.map_or(!ready.is_empty(), |look| look.at == *at) {
             let mut said = said.clone();
             said.told.has_empty_queue &= is_fresh && *by == ready;

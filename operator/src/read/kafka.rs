@@ -184,7 +184,7 @@ impl ClientContext for Silent {
             Some(code @ BrokerTransportFailure) if is_in_handshake(reason) => {
                 self.note_ended(code, reason);
             }
-            // The name is unknown, or nobody listens.
+            // The name is unknown, or no server listens.
             Some(code @ Resolve) => self.note_ended(code, reason),
             Some(BrokerTransportFailure) => self.note_ended(RDKafkaErrorCode::AllBrokersDown, reason),
             _ => {}

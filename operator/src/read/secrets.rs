@@ -189,7 +189,7 @@ impl KnownSecrets {
             };
             contents.insert(name, content);
         }
-        // What the clients of pods prove themselves with is nothing that Kafka is asked with.
+        // The operator does not connect to Kafka with the credentials of the pods' clients.
         let is_asked_with = |of: &SecretUse| of.side() == Side::Source && !of.is_of_clients();
         let asked_with = uses.iter().filter(|(of, _)| is_asked_with(of));
         let asked_with: BTreeSet<&str> =

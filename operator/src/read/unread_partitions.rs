@@ -16,7 +16,7 @@ use sluice_plan::{
 };
 use std::collections::BTreeSet;
 
-/// While partitions have no reader, they are counted again after so many seconds.
+/// While partitions have no reader, they are counted again after this many seconds.
 pub const LOOK_SECONDS: u64 = 10;
 
 /// What gateways own together.

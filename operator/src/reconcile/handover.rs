@@ -1,5 +1,5 @@
-//! What comes before a reconcile where several operators divide the pipelines of a cluster by labels (`--pipeline-selector`): a pipeline of
-//! another operator is left alone, one that this operator begins to look after is signed, and one that it looked after is left.
+//! What comes before a reconcile if several operators divide the pipelines of a cluster by labels (`--pipeline-selector`). The operator
+//! ignores pipelines of other operators. It signs a pipeline that becomes its own, and removes its signature from one that no longer is.
 //!
 //! Reconciles of one pipeline never overlap in a process. So once the signature is removed here, this operator writes nothing more for it.
 

@@ -17,11 +17,11 @@ const RUNNING_SECONDS: u64 = 30;
 pub const WAITING_SECONDS: u64 = WAIT_MIN_SECONDS;
 /// A refused spec is looked at again after this many seconds: other partitions may fit, and what still runs has a lag.
 pub const REFUSED_SECONDS: u64 = 60;
-/// Gateways are on their way out: they are asked again after this many seconds how far they are.
+/// While gateways are being drained, the operator asks them again for their progress after this many seconds.
 pub const LEAVING_SECONDS: u64 = 2;
 /// The schema Job was deleted to be run again; by then it is gone.
 const AGAIN_SECONDS: u64 = 1;
-/// The status says that gateways are about to be started: they are after so many seconds. Chosen: by then other pipelines that said so before
+/// The status says that gateways are about to be started: they are after this many seconds. Chosen: by then other pipelines that said so before
 /// are seen, as the watches bring them within a second.
 const SAID_SECONDS: u64 = 2;
 
@@ -77,13 +77,13 @@ pub fn next(
     Next { result, after_seconds: after_seconds.min(looks) }
 }
 
-/// The schema Job is to be run again after so many seconds, if it failed.
+/// The schema Job is to be run again after this many seconds, if it failed.
 fn again_seconds(schema: &SchemaSeen) -> u64 {
     // One second more: a reconcile that comes too early would find the Job not due yet.
     schema.again_in().map_or(u64::MAX, |left| left.as_secs().saturating_add(1))
 }
 
-/// Scaling looks again after so many seconds.
+/// Scaling looks again after this many seconds.
 fn scaling_seconds(pipeline: &TracePipeline, observed: &Observed, source_is_away: bool) -> u64 {
     let drain = observed.scaling.drain.as_ref();
     match Intent::of(pipeline) {

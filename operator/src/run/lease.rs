@@ -42,7 +42,7 @@ const LOOK_SECONDS: u64 = 2;
 const ATTEMPT_SECONDS: u64 = 3;
 /// Longest wait for the API server while the Lease is released, in seconds. The process exits in any case.
 const RELEASE_SECONDS: u64 = 5;
-/// A process that cannot take the Lease logs that again after so many seconds. Chosen: who looks at the last minutes of the log sees it.
+/// A process that cannot take the Lease logs that again after this many seconds. Chosen: a reader of the last minutes of the log sees it.
 const SAY_AGAIN_SECONDS: u64 = 60;
 /// Field manager of the Lease.
 const FIELD_MANAGER: &str = "sluice-operator/lease";

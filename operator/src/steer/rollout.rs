@@ -129,7 +129,7 @@ fn without_table(look: &Look, ordinal: u32) -> Option<String> {
     Some(format!("gateway {ordinal} {}", error.message))
 }
 
-/// The rollout looks again after so many seconds.
+/// The rollout looks again after this many seconds.
 pub fn look_seconds(rollout: Option<&RolloutStatus>) -> u64 {
     match rollout.map(|rollout| rollout.state) {
         Some(RolloutState::Canary) => CANARY_SECONDS,

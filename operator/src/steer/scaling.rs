@@ -206,7 +206,7 @@ fn poll(facts: &Facts, look: &Due<'_>, (staying, active): (u32, u32), now: Momen
     Some(Poll { topics: Some(kafka.topics.clone()), asked_at, sample })
 }
 
-/// The same of gateways that accept OTLP: nobody else is asked, and all logs together are one partition.
+/// The same for gateways that accept OTLP: no broker is asked, and all logs together count as one partition.
 fn poll_logs(
     totals: &mut LogTotals,
     facts: &Facts,
@@ -285,7 +285,8 @@ fn is_settled(answers: &[GatewayNumbers], staying: u32, partitions: usize) -> bo
     u64::try_from(partitions) == Ok(owned(true)) && owned(false) == 0
 }
 
-/// The workload; before there is one, as many gateways as partitions make, or as a pipeline without Kafka begins with, are on their way.
+/// The workload. Before it exists, the number is that of the gateways about to start: from the partitions, or the first number of a pipeline
+/// without Kafka.
 fn workload(pipeline: &TracePipeline, facts: &Facts, policy: &Policy, staying: u32) -> WorkloadSample {
     if let Some(seen) = &facts.observed.workload {
         let mut sample = WorkloadSample::of(seen, &facts.pods, staying);
@@ -335,7 +336,7 @@ mod tests {
             positions: positions.to_vec(),
             ..GatewayNumbers::default()
         };
-        // The first is of two gateways while it goes from one to the other; of the third, nobody says anything.
+        // The first partition is moving, so two gateways report it. No gateway reports the third.
         let answers = [gateway(&[(0, 20), (1, 60)]), gateway(&[(0, 30), (3, 7), (9, 7)])];
         let mut partitions = [partition(None), partition(None), partition(None), None];
         place_positions(&answers, &mut partitions);

@@ -1,7 +1,7 @@
 //! Makes one event of all events about one object within a time: a pod that restarts causes a dozen.
 //!
-//! The time begins with the first event, so that an object with steady events is passed on all the same. In `kube`'s controller it begins with the
-//! last event: a rollout of 300 gateways would delay their pipeline for minutes.
+//! The time begins with the first event, so that an object with steady events is still passed on. In `kube`'s controller it begins with the last
+//! event: a rollout of 300 gateways would delay their pipeline for minutes.
 
 use futures::{Stream, StreamExt, stream};
 use std::{

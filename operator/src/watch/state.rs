@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 /// HTTP status with which the API server tells a watch to list again because its resource version is too old. It is no failure.
 const GONE: u16 = 410;
 
-/// A watch that fails for the same reason as before is logged again after so many seconds. Chosen, as for the Lease: who looks at the last
+/// A watch that fails for the same reason as before is logged again after this many seconds. Chosen, as for the Lease: a reader of the last
 /// minutes of the log sees it.
 const SAY_AGAIN_SECONDS: u64 = 60;
 

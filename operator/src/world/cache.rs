@@ -138,7 +138,7 @@ impl AllPipelines {
     }
 
     fn groups(&self) -> MutexGuard<'_, Groups> {
-        // A pipeline that a panic has left out of it is told of again by the next listing.
+        // A panic may have left a pipeline out; the next listing adds it again.
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

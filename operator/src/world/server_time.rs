@@ -51,7 +51,7 @@ impl ServerTime {
         self.set_ahead(ahead);
     }
 
-    /// The API server's clock is so many milliseconds ahead of this machine's.
+    /// The API server's clock is this many milliseconds ahead of this machine's.
     pub fn set_ahead(&self, milliseconds: i64) {
         self.0.store(milliseconds, Ordering::Relaxed);
     }

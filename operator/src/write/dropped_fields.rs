@@ -119,10 +119,10 @@ mod tests {
         let stored = TracePipelineStatus { schema_job: None, ..written.clone() };
         assert_eq!(dropped_fields(&written, &stored), ["/schemaJob"]);
         assert_eq!(without(&written, &["/schemaJob".into()]), stored);
-        // Another value is one.
+        // A field with another value is not dropped.
         let other = TracePipelineStatus { volumes: Some(VolumesStatus::default()), ..written.clone() };
         assert!(dropped_fields(&written, &other).is_empty());
-        // Without what every status has it is none.
+        // A required field is not removed: without it the text is not a status.
         assert_eq!(without(&written, &["/volumes/orphaned".into()]), written);
     }
 

@@ -160,7 +160,7 @@ fn promised(delivery: &DeliveryStatus) -> Event {
     happened("AtLeastOnce", EventType::Warning, &note, "Deliver")
 }
 
-/// Events about scaling: a rescale, a limit, or a drain that timed out, after which gateways stay or leave all the same.
+/// Events about scaling: a rescale, a limit, or a drain that timed out. After that, gateways stay, or are removed although they are not empty.
 fn scaling_events(before: Option<&ScalingStatus>, after: Option<&ScalingStatus>) -> Vec<Event> {
     let Some(after) = after else { return Vec::new() };
     let is_news = |of: fn(&ScalingStatus) -> Option<String>| {

@@ -77,7 +77,7 @@ async fn apply(
     let cleaned = match remove_foreign(api, &stored, status).await {
         Ok(Some(cleaned)) => cleaned,
         Ok(None) => stored,
-        // Somebody was faster.
+        // Another client has changed or deleted the pipeline meanwhile.
         Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => stored,
         Err(error) => {
             warn!(pipeline = %name, %error, "cannot remove what another client has written into the status");

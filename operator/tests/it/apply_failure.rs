@@ -335,7 +335,7 @@ async fn a_namespace_in_which_nothing_may_be_seen_keeps_who_leads_from_no_other(
 async fn kafka_that_is_away_is_asked_later_and_later_until_something_happens() {
     let bench = Bench::start().await;
     let mut pipeline = bench.pipeline("prod");
-    // Nobody listens there.
+    // No broker listens there.
     pipeline["spec"]["source"]["kafka"]["bootstrapServers"] = json!(["127.0.0.1:1"]);
     pipeline["spec"]["scaling"] = json!({"mode": "Auto"});
     bench.server.put("tracepipelines/prod", pipeline);

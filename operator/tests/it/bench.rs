@@ -79,7 +79,7 @@ impl Bench {
         self.restart_waiting(ANSWERS_MAX);
     }
 
-    /// Another operator, which waits for gateways for so long.
+    /// Another operator, which waits for gateways for this long.
     pub fn restart_waiting(&mut self, answers_max: Duration) {
         (self.shared, self.sources) = (shared(&self.server), sources(answers_max));
     }
@@ -99,7 +99,7 @@ impl Bench {
         &self.shared.metrics
     }
 
-    /// A pipeline that takes the table as it is, with what the API server fills in.
+    /// A pipeline that does not create or change its table, with what the API server fills in.
     pub fn pipeline(&self, name: &str) -> Value {
         json!({
             "apiVersion": "sluice.dev/v1alpha1", "kind": "TracePipeline",
@@ -177,7 +177,7 @@ impl Bench {
         });
     }
 
-    /// A condition as it is written.
+    /// A condition in the stored status.
     pub fn written(&self, name: &str, kind: &str) -> Option<Value> {
         let pipeline = self.server.get(&format!("tracepipelines/{name}")).unwrap();
         let conditions = pipeline["status"]["conditions"].as_array().cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The chart carries copies of files, because a chart cannot reach outside of itself; and what watches Sluice asks for metrics that
-//! there are.
+//! The chart carries copies of files, because a chart cannot read files outside its folder. Alerts and dashboards ask only for metrics that
+//! exist.
 
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What becomes of gateways when a pipeline is deleted is as whoever deletes it says, and as the spec says by then.
+//! What becomes of gateways when a pipeline is deleted: the options of the deletion and the spec at that time decide it.
 
 use crate::{bench::Bench, scaling::Scene};
 use serde_json::{Value, json};

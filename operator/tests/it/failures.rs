@@ -103,7 +103,7 @@ async fn brokers_that_do_not_answer_are_not_given_to_gateways_that_read() {
             pipeline["metadata"]["generation"] = (generation + 1).into();
         });
     };
-    // Nobody listens there.
+    // No broker listens there.
     edit(&|spec| spec["source"]["kafka"]["bootstrapServers"] = json!(["127.0.0.1:1"]));
     bench.settle("prod").await;
     assert_eq!(bench.server.get("statefulsets/prod-gateway"), workload, "gateways read on");

@@ -362,7 +362,7 @@ async fn a_gateway_that_was_asked_to_leave_needs_no_excuse() {
     pods.is_unready(1);
     bench.gateways_are_ready("prod", 1);
     for _ in 0..4 {
-        // The operator has it take part again, and somebody asks once more.
+        // The operator resumes it, and another client drains it once more.
         pods.each(|gateway| {
             (gateway.can_drain, gateway.is_drained) = (true, true);
             gateway.absence = "it was drained and reads nothing until POST /resume".into();
@@ -400,7 +400,7 @@ async fn partitions_that_no_gateway_reads_make_a_pipeline_not_ready_after_half_a
     assert_eq!(looked(&bench, 10).await, "False PartitionsUnread");
     owns(4);
     assert_eq!(looked(&bench, 10).await, "True Running");
-    // What a silent gateway reads is not known.
+    // A gateway that does not answer may read the other partitions.
     owns(2);
     pods.falls_silent(1);
     for _ in 0..5 {
@@ -411,7 +411,7 @@ async fn partitions_that_no_gateway_reads_make_a_pipeline_not_ready_after_half_a
 #[tokio::test]
 async fn partitions_of_a_gateway_that_ended_without_leaving_its_group_have_no_reader() {
     let (bench, mut pods) = saying(ONCE).await;
-    // Two of three are wanted by now, and the third one's session lasts: nobody has its partitions.
+    // Only two gateways are wanted now. The session of the third has not ended yet, so no gateway reads its partitions.
     pods.become_ready(3, 8).await;
     bench.server.remove("pods/prod-gateway-2");
     for _ in 0..4 {

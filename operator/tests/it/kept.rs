@@ -1,5 +1,5 @@
-//! Queue volumes of gateways that leave for good: Kafka may not have any more what is on them, so that none goes of which it is not known
-//! that it is empty, and those that stay are named.
+//! Queue volumes of gateways that are removed for good. Kafka may already have deleted the messages whose rows are on a volume. So a volume
+//! is deleted only if it is known to be empty, and the status names the volumes that stay.
 
 use crate::{
     bench::NAMESPACE,
@@ -219,7 +219,7 @@ async fn a_volume_without_a_gateway_outlives_a_workload_that_is_told_to_keep_it(
     scene.control().await;
     scene.bench.settle("prod").await;
     scene.throws_claims_away();
-    // First the StatefulSet is told: it would put itself there again.
+    // First the StatefulSet is changed: otherwise it would add itself as an owner again.
     scene.bench.reconcile("prod").await.unwrap();
     assert_eq!(scene.owners(0), ["StatefulSet", "Backup"]);
     scene.bench.server.take_writes();

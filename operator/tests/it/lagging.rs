@@ -36,7 +36,7 @@ async fn a_pipeline_that_cannot_be_left_to_itself_wholly_is_held() {
     scene.by_many_operators(Scene::is_gone).await;
 }
 
-/// Two gateways run, three are wanted, and at this moment somebody asks for five.
+/// Two gateways run and three are wanted. At this moment, a user scales to five.
 #[tokio::test]
 async fn a_number_that_somebody_sets_at_the_same_moment_is_theirs() {
     for changes_template in [false, true] {
@@ -67,7 +67,7 @@ async fn a_number_that_somebody_sets_at_the_same_moment_is_theirs() {
     }
 }
 
-/// A StatefulSet's version changes with each of its pods: that alone keeps nobody from scaling.
+/// A StatefulSet's version changes with each change of its pods. That must not prevent scaling.
 #[tokio::test]
 async fn a_workload_whose_pods_come_and_go_is_scaled_all_the_same() {
     let bench = Bench::start().await;

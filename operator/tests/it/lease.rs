@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// A leader that gives up has so many seconds to end before another one begins.
+/// A leader that gives up has this many seconds to end before another one begins.
 const MARGIN: Duration = Duration::from_secs(3);
 /// A leader ends so long after its last renewal, at the latest.
 const GIVES_UP: Duration = Duration::from_secs(12);

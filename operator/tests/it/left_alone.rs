@@ -1,5 +1,5 @@
-//! Gateways whose StatefulSet is gone, such as while it is made again for larger volumes: they read on, and nobody says that a pipeline
-//! rests, or lets it go, before they have left as any others.
+//! Gateways whose StatefulSet is gone, such as while it is made again for larger volumes. They read on. Until the operator has drained them
+//! like any others, it neither reports the pipeline as suspended nor removes its finalizer.
 
 use crate::scaling::Scene;
 use serde_json::json;

@@ -83,7 +83,7 @@ async fn a_pipeline_is_suspended_and_comes_back_with_as_many_gateways_in_every_m
         scene.pods.each(|gateway| gateway.blocks = 1);
         let before = scene.uids();
         scene.change_spec(|spec| spec["suspend"] = true.into());
-        // How many there were is written first, then who is told to leave, and only then is anybody told.
+        // The operator writes first how many gateways there were, then which of them are to leave. Only then it drains them.
         for _ in 0..2 {
             scene.bench.restart();
             scene.bench.reconcile("prod").await.unwrap();
@@ -177,7 +177,7 @@ async fn a_pipeline_that_is_left_alone_is_told_of_and_taken_over_again() {
     );
     assert_eq!(scene.bench.condition("prod", "ReconciliationPaused"), "True Unmanaged");
     assert_eq!(scene.bench.condition("prod", "Ready"), "True Running");
-    // Somebody does what the operator would undo; what they find is said, and stays.
+    // A user makes a change that the operator would undo; the status reports it, and the change stays.
     scene
         .bench
         .server

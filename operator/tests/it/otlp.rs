@@ -49,7 +49,7 @@ impl Accepting {
         });
     }
 
-    /// So many requests a second come to all gateways together, and each inserts 1,000 a second at the most, for the time of one poll.
+    /// This many requests a second come to all gateways together, and each inserts 1,000 a second at the most, for the time of one poll.
     async fn take(&mut self, arrival: u64) {
         self.control().await;
         let share = arrival * POLL_SECONDS / u64::from(self.replicas().max(1));

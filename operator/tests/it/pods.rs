@@ -184,7 +184,7 @@ impl Pods {
         Self { server: server.clone(), pipeline: pipeline.to_owned(), network, all: Vec::new() }
     }
 
-    /// Starts and ends pods until there are so many, and shares so many partitions among them.
+    /// Starts and ends pods until there are so many, and shares this many partitions among them.
     pub async fn become_ready(&mut self, count: usize, partitions: u32) {
         while self.all.len() < count {
             self.start().await;
@@ -235,7 +235,7 @@ impl Pods {
         });
     }
 
-    /// Its pod is told to end, and has a moment for it.
+    /// Its pod is being deleted, within the grace period.
     pub fn ends(&self, ordinal: usize) {
         let now = Timestamp::from_millisecond(i64::try_from(clock().0).unwrap()).unwrap().to_string();
         self.server.change(&format!("pods/{}", self.name(ordinal)), |pod| {
@@ -250,7 +250,7 @@ impl Pods {
         });
     }
 
-    /// From now on it answers nobody.
+    /// From now on it answers no request.
     pub fn falls_silent(&self, ordinal: usize) {
         self.all[ordinal].serving.iter().for_each(JoinHandle::abort);
     }

@@ -85,7 +85,7 @@ pub async fn a_pod_monitor_comes_and_goes_with_its_switch_and_is_looked_at_no_mo
         assert_eq!(bench.server.get(object).is_some(), is_on, "{generation}");
         assert_eq!(looks(), 1, "{generation}");
     }
-    // Another operator, which remembers nothing, finds it as it must be, and takes back what somebody changed.
+    // A restarted operator, which remembers nothing, finds the object unchanged. It undoes the change of another client.
     bench
         .server
         .change(object, |monitor| monitor["spec"]["podMetricsEndpoints"][0]["interval"] = "1h".into());

@@ -200,7 +200,7 @@ async fn a_gateway_that_was_started_again_keeps_its_volume_until_it_is_empty_aga
         rounds += 1;
         assert!(rounds < 20, "it is not told to end");
     }
-    // Its process ended before it was told, and another one took part for a moment.
+    // Its process ended before it got the request, and a new process took part for a moment.
     scene.bench.server.change(&pod(1), |pod| {
         pod["status"]["containerStatuses"][0]["containerID"] = "c://1-restarted".into();
     });

@@ -7,7 +7,7 @@ const WORKLOAD: &str = "statefulsets/prod-gateway";
 const HPA: &str = "kube-controller-manager";
 
 impl Scene {
-    /// Somebody sets the number, and Kubernetes does as it is told.
+    /// Another client sets the number, and Kubernetes follows.
     async fn is_scaled_by(&mut self, manager: &str, replicas: u32) {
         self.bench.server.scale_by(manager, WORKLOAD, replicas);
         self.control().await;

@@ -36,8 +36,8 @@ pub fn conflict(object: Option<&Value>, body: &Value, manager: &str) -> Option<V
     })
 }
 
-/// Notes who has the number now. `before` is what it was; whoever says the same shares it, whoever says another one takes it, and
-/// whoever applies none gives it up.
+/// Records which managers own the number now. `before` is the former number. A manager that applies the same number shares it, one that
+/// applies another number becomes its only owner, and one that applies none gives it up.
 pub fn note(object: &mut Value, before: &Value, (manager, says): (&str, bool)) {
     let mut having = owners(object);
     if object["spec"]["replicas"] != *before {

@@ -308,7 +308,7 @@ async fn a_pod_that_is_stuck_is_deleted_one_at_a_time() {
     assert_eq!((scene.rollout()["state"].clone(), scene.ready()), ("Complete".into(), "True Running".into()));
 }
 
-/// Eight gateways, of which four may be away, and the first one has proved a change; the controller has not seen that yet.
+/// Eight gateways. Four may be unavailable, and the first one has proved a change; the controller has not seen that yet.
 async fn four_at_a_time() -> Scene {
     let mut scene = Scene::running_with(8).await;
     scene.edit(|spec| spec["rollout"] = json!({"maxUnavailable": "50%"}));
@@ -376,7 +376,7 @@ async fn once_a_pod_is_another_than_was_looked_at_the_others_are_looked_at_again
 async fn a_copy_of_the_workload_that_is_older_takes_no_template_back_while_gateways_leave() {
     let scene = Scene::running().await;
     scene.edit(image("good:1"));
-    // Somebody has changed something, so that there is something to write.
+    // Another client has changed a label, so the operator has something to write.
     scene.bench.server.change(WORKLOAD, |workload| {
         workload["metadata"]["labels"]["app.kubernetes.io/part-of"] = "other".into();
     });

@@ -28,7 +28,7 @@ pub fn break_clock(is_broken: bool) {
     IS_BROKEN.set(is_broken);
 }
 
-/// Lets so many seconds pass.
+/// Lets this many seconds pass.
 pub fn pass(seconds: u64) {
     NOW_MS.set(NOW_MS.get() + seconds * 1_000);
 }
@@ -40,7 +40,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A pipeline with so many gateways that run, under these rules.
+    /// A pipeline with this many gateways that run, under these rules.
     pub async fn with(gateways: u32, scaling: Value) -> Self {
         let bench = Bench::start().await;
         let mut pipeline = bench.pipeline("prod");

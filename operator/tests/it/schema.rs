@@ -176,7 +176,7 @@ async fn a_field_that_an_older_definition_drops_is_not_written_at_each_look() {
     assert_eq!(bench.server.take_writes(), []);
 }
 
-/// A mesh's proxy that somebody injects runs on when the container has ended, until the Job's deadline.
+/// The injected proxy of a mesh runs on after the container has ended, until the Job's deadline.
 #[tokio::test]
 async fn a_job_beside_an_injected_container_has_ended_with_its_own() {
     let bench = Bench::start().await;
@@ -478,7 +478,7 @@ fn message(bench: &Bench, kind: &str) -> String {
     found.unwrap()["message"].as_str().unwrap().to_owned()
 }
 
-/// The time so many seconds before now.
+/// The time this many seconds before now.
 fn ago(seconds: i64) -> String {
     let now = Timestamp::now().as_second();
     Timestamp::from_second(now - seconds).unwrap().to_string()

@@ -106,7 +106,7 @@ async fn what_a_process_has_said_before_it_was_started_again_is_no_proof() {
     scene.bench.reconcile("prod").await.unwrap();
     scene.bench.reconcile("prod").await.unwrap();
     assert_eq!((scene.told(1), scene.replicas()), (vec!["/drain".to_owned()], 2));
-    // It is empty, and says so; nobody waits for that.
+    // It is empty and reports that; the operator does not wait for the report.
     scene.pods.each(|gateway| gateway.blocks = 0);
     scene.bench.restart_waiting(Duration::ZERO);
     scene.bench.reconcile("prod").await.unwrap();

@@ -8,7 +8,7 @@ async fn four() -> Scene {
     Scene::with(4, json!({"mode": "Fixed"})).await
 }
 
-/// Somebody who reaches its port tells a gateway to drain, and the kubelet finds it not ready.
+/// A client that reaches its port drains a gateway, and the kubelet finds it not ready.
 fn strays(scene: &Scene, ordinal: usize) {
     scene.pods.all[ordinal].behaviour.lock().unwrap().is_drained = true;
     scene.pods.are_probed();
@@ -54,7 +54,7 @@ async fn one_that_a_person_keeps_out_stays_out_until_the_mark_is_gone() {
         scene.bench.reconcile("prod").await.unwrap();
     }
     assert_eq!((scene.told(2), told_of(&scene.bench).len()), (vec![], 0));
-    // Whoever reads the status is told why, after the minute of any gateway that is not ready.
+    // The status says why, after the minute that any gateway has to become ready.
     assert_eq!(scene.bench.condition("prod", "Ready"), "False Progressing");
     for _ in 0..5 {
         scene.poll().await;

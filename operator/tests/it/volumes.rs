@@ -54,7 +54,7 @@ fn put_claim(bench: &Bench, ordinal: u32) {
     );
 }
 
-/// A gateway that nobody can ask, since it has no address.
+/// A gateway that cannot be asked, since it has no address.
 fn put_pod(bench: &Bench, ordinal: u32) {
     let name = format!("prod-gateway-{ordinal}");
     bench.server.put(
@@ -414,7 +414,7 @@ async fn a_drained_claim_goes_once_it_may_be_deleted() {
     assert!(!note().is_null(), "it is asked once in a while");
     bench.restart();
     bench.settle("prod").await;
-    // Another Job: what has been on it since nobody knows.
+    // Another Job is needed: it is not known what has been put on the volume since.
     assert!(!claim(&bench, 1).is_null() && bench.server.get("jobs/prod-drain-1").is_some());
     job_ends(&bench, "Complete", "2026-01-01T00:00:00Z");
     bench.settle("prod").await;

@@ -49,8 +49,8 @@ fn text(text: &str) -> Vec<u8> {
     value
 }
 
-/// ClickHouse 26.7's output for a column of this type with these rows (`FORMAT Native`, flattened), except for the order of paths and
-/// types, which is by first appearance here and by name there.
+/// ClickHouse 26.7's output for a column of this type with these rows (`FORMAT Native`, flattened). Only the order of paths and types
+/// differs: by first appearance here, by name in ClickHouse.
 #[test]
 fn a_json_column_is_its_declared_paths_and_a_column_for_each_other_one() {
     let type_name = "JSON(`a.b` Nullable(String), l LowCardinality(String), t Int64)";
@@ -161,7 +161,7 @@ fn what_would_take_too_much_memory_is_not_turned() {
     let paths: Vec<_> = names.iter().map(|name| (name.as_str(), &[tag::NOTHING][..])).collect();
     assert_eq!(row(object(&paths[..PATHS_MAX])), Ok(()));
     assert_eq!(Transposer::new(&shapes).append(&object(&paths)), Err(Unfit::Paths));
-    // Empty objects take a byte each: so many rows lie between two checks.
+    // Empty objects take a byte each: this many rows lie between two checks.
     let outcome = (0..CELLS_MAX / PATHS_MAX + LOOK_BYTES).try_for_each(|_| row(object(&[])));
     assert_eq!(outcome, Err(Unfit::Cells));
 

@@ -48,7 +48,7 @@ pub enum LetterValue<'a> {
     Message(Option<&'a [u8]>, Format),
     /// One span of the message, as a protobuf message of its own.
     Span(&'a [u8]),
-    /// The message had a value of so many bytes, in this format; it is left out.
+    /// The message had a value of this many bytes, in this format; it is left out.
     Withheld(u64, Format),
     /// Kafka no longer has the message.
     Gone,
@@ -206,7 +206,7 @@ pub(super) struct Record {
     value_kind: &'static str,
     carried: Vec<(String, Option<Vec<u8>>)>,
     key: Option<Vec<u8>>,
-    /// `None` while librdkafka has it.
+    /// `None` while librdkafka has the value.
     pub value: Option<Vec<u8>>,
     pub kept: Trim,
 }

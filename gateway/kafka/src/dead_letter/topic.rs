@@ -25,7 +25,7 @@ pub(super) const REFUSAL_KEPT: Duration = Duration::from_secs(10);
 /// What is known of a topic.
 #[derive(Debug)]
 enum Known {
-    /// It exists, with so many partitions.
+    /// It exists, with this many partitions.
     There(i32),
     /// It cannot be used, as of this time.
     Refused(Refused, Instant),

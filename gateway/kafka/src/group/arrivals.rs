@@ -38,7 +38,7 @@ pub struct Ready {
     pub id: PartitionId,
     /// The offset from which it is read.
     pub position: i64,
-    /// Whether librdkafka has it, paused, and only needs the start offset.
+    /// Whether librdkafka still has the partition, paused, and only needs the start offset.
     pub is_kept: bool,
     /// What the worker receives.
     pub begun: Begun,

@@ -19,7 +19,7 @@ fn a_partition_begins_without_a_gap_where_it_is_committed_and_kafka_has_that() {
     assert!(begins(false, earliest) && begins(true, latest) && !begins(false, latest));
 }
 
-/// The result of commits of so many partitions, if these of them are refused with this code, and the number of requests.
+/// The result of commits of this many partitions, if these of them are refused with this code, and the number of requests.
 fn committed(
     count: i32,
     refused: &[i32],

@@ -149,7 +149,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// How partitions are read, of which `active_max` at the same time.
+    /// How partitions are read, at most `active_max` at the same time.
     pub(super) fn policy(&self, initial_offset: InitialOffset, active_max: usize) -> Policy {
         let settings = Settings {
             rule: self.rule,

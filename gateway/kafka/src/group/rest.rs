@@ -105,7 +105,7 @@ mod tests {
         cutter.flush().expect("a range with a message ends when it is asked to")
     }
 
-    /// Whether the rest is stored after so many requests, and how often it was requested.
+    /// Whether the rest is stored after this many requests, and how often it was requested.
     fn kept(lets_go: bool, times: u32) -> (bool, u32) {
         let asked = Arc::new(AtomicU32::new(0));
         let (keeps, looks) = (asked.clone(), asked.clone());

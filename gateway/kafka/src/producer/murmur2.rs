@@ -1,13 +1,13 @@
 //! The hash of Kafka's Java client, and the partition that it gives a key.
 //!
 //! Source: `Utils.murmur2` and `BuiltInPartitioner.partitionForKey` of Apache Kafka's clients; librdkafka calls the same `murmur2`. It is a
-//! contract between programs: a key has the same partition whoever produces it. Pure.
+//! contract between programs: a key has the same partition, no matter which program produces it. Pure.
 
 const SEED: u32 = 0x9747_b28c;
 const MULTIPLIER: u32 = 0x5bd1_e995;
 const SHIFT: u32 = 24;
 
-/// The partition of a key in a topic with so many partitions; 0 without partitions.
+/// The partition of a key in a topic with this many partitions; 0 without partitions.
 pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     // Java's hash is signed, and its sign is dropped.
     (murmur2(key) & 0x7fff_ffff).checked_rem(partitions).unwrap_or(0)

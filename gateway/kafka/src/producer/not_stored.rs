@@ -38,7 +38,7 @@ pub enum NotStored {
 }
 
 impl NotStored {
-    /// The meaning of librdkafka's error for a message of so many bytes. `unacknowledged` is what is known of the brokers.
+    /// The meaning of librdkafka's error for a message of this many bytes. `unacknowledged` is what is known of the brokers.
     pub(super) fn of(
         error: &KafkaError,
         topic: &str,

@@ -44,7 +44,7 @@ impl Mock {
         producer
     }
 
-    /// Key and value of so many messages, by partition.
+    /// Key and value of this many messages, by partition.
     fn read(&self, messages: usize) -> Found {
         let consumer: BaseConsumer = ClientConfig::new()
             .set("bootstrap.servers", self.0.bootstrap_servers())

@@ -185,7 +185,7 @@ impl Producer {
         self.shared.tokens.as_ref().map(|tokens| tokens.counts())
     }
 
-    /// Waits for the room of a message with a key and a value of so many bytes. First come, first served.
+    /// Waits for the room of a message with a key and a value of this many bytes. First come, first served.
     pub async fn room(&self, key_bytes: usize, value_bytes: usize) -> Room {
         let bytes = queue_bytes_of(key_bytes, value_bytes).min(self.shared.queue_bytes);
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);

@@ -49,7 +49,7 @@ pub(super) fn producer_settings<'a>(
         // their reports have given the room of each back.
         ("queue.buffering.max.messages", (2 * limits.queue_bytes / MESSAGE_OVERHEAD_BYTES + 1).to_string()),
         ("queue.buffering.max.kbytes", (2 * limits.queue_bytes / 1024 + 1).to_string()),
-        // The topic is made by whoever owns it, with its partitions and replicas.
+        // The topic's owner creates it, with its partitions and replicas.
         ("allow.auto.create.topics", "false".into()),
         // How long messages wait for a topic that the brokers do not know.
         ("topic.metadata.propagation.max.ms", "5000".into()),

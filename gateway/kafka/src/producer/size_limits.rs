@@ -4,9 +4,10 @@
 //! compresses to is only known afterwards. The pipeline's `recordBatchBytesMax` is what its gateways hold of a batch, decompressed: a larger
 //! one would stop their partition. And the budget must have room for the message.
 //!
-//! Where the topic's limit is not known (a client may not be allowed to describe it), Kafka's default counts, and a refusal lowers that of messages
-//! of several spans to half of the refused one. It never lowers that of a single span: Kafka refuses a batch, which may have had other messages,
-//! and a span above the limit is rejected for good. Pure; the owner is the thread that asks for the topic, and the callbacks of refused messages.
+//! If the topic's limit is not known (the client may not be allowed to describe the topic), Kafka's default counts. After a refusal, the limit for
+//! messages of several spans is half of the refused size. A refusal never lowers the limit of a single span: Kafka refuses a whole batch, perhaps
+//! because of its other messages, and a span above the limit is rejected for good. Pure; the owners are the thread that asks for the topic, and
+//! the callbacks of refused messages.
 
 /// Kafka's default of `max.message.bytes`.
 pub const TOPIC_BYTES_DEFAULT: usize = 1_048_588;

@@ -132,7 +132,7 @@ impl TopicState {
         known.away.is_some() || matches!(known.problem, Some(Problem::NoAnswer(_)))
     }
 
-    /// Why a message may have had no acknowledgement, as far as it is known.
+    /// Why a message may have had no acknowledgement, as far as this is known.
     pub(super) fn unacknowledged(&self) -> String {
         match self.known().errors.recent(Instant::now()) {
             Some(error) => error.to_owned(),

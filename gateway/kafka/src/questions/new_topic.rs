@@ -15,7 +15,7 @@ use std::{ffi::CString, ptr, time::Duration};
 /// A topic to create.
 struct NewTopic(*mut rd::rd_kafka_NewTopic_t);
 
-/// Creates a topic with so many partitions, and waits for the answer; `replicas` -1 leaves their number to the brokers. Blocks for up to
+/// Creates a topic with this many partitions, and waits for the answer; `replicas` -1 leaves their number to the brokers. Blocks for up to
 /// `timeout` and a second.
 ///
 /// # Errors

@@ -213,7 +213,7 @@ mod tests {
         Wanted { id, limit: 64 * HOUR, position }
     }
 
-    /// A log that got a message a minute for so many hours, until a while ago: the offset is the minute of its message.
+    /// A log that got a message a minute for this many hours, until a while ago: the offset is the minute of its message.
     fn past(position: i64, hours: i64, ended_hours: i64) -> (Past, u32) {
         let asked = Cell::new(0);
         let offset_at = |age: Duration| {

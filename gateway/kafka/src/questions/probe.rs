@@ -204,7 +204,7 @@ impl Question<'_> {
     }
 }
 
-/// Whether the brokers would create a topic with so many partitions; none is created.
+/// Whether the brokers would create a topic with this many partitions; none is created.
 ///
 /// # Errors
 /// The brokers' reason. A client that cannot be created is reported here as well; [`ProbeError`]s are for questions that need an answer.

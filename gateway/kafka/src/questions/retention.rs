@@ -8,7 +8,7 @@
 //!
 //! | estimate | from | errs |
 //! | --- | --- | --- |
-//! | age | `retention.ms` − age of the message at the position, as seen, or as asked ([`crate::questions::past`]) | early: a segment goes with its youngest message |
+//! | age | `retention.ms` − age of the message at the position, as seen, or as asked ([`crate::questions::past`]) | early: Kafka deletes a segment only when its youngest message is too old |
 //! | size | where `retention.bytes` is set: messages in front of the position ÷ messages produced per second | early: the log may have room yet |
 //! | pace | messages in front of the position ÷ pace of the log's start over [`WINDOW`] | either way: it moves in steps |
 //!

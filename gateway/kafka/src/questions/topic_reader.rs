@@ -266,7 +266,7 @@ impl TopicReader {
         Ok(range.next)
     }
 
-    /// The message at an offset; none if Kafka no longer has it. Fetching stops afterwards, so that a reader that is kept holds no batch.
+    /// The message at an offset; none if Kafka has deleted it. Fetching stops afterwards, so that a reader that is kept holds no batch.
     pub fn message(&self, id: &PartitionId, offset: i64) -> Result<Option<OwnedMessage>, ReadError> {
         let bounds = self.bounds(&id.topic, id.partition)?;
         let range = OffsetRange { first: offset.max(bounds.first), next: bounds.next };

@@ -8,7 +8,7 @@ pub(super) struct Keys {
     pub secret: String,
     /// The keys of a session have one.
     pub session: Option<String>,
-    /// When they expire, in milliseconds since 1970; `None` if nobody says so.
+    /// When they expire, in milliseconds since 1970; `None` if the answer does not say it.
     pub expires_ms: Option<i64>,
 }
 

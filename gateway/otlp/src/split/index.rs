@@ -64,7 +64,7 @@ pub(super) struct Holder {
     pieces: u32,
     /// Bytes of all its pieces.
     pub(super) bytes: u32,
-    /// The number of the last message that has it.
+    /// The number of the last message with this resource or scope.
     pub(super) in_message: u32,
 }
 
@@ -252,7 +252,7 @@ impl Index {
         Ok(())
     }
 
-    /// Whether so many bytes more are within the limit.
+    /// Whether this many bytes more are within the limit.
     fn has_room(&self, more: usize) -> Result<(), SplitError> {
         let holders = self.scopes.len().saturating_add(self.resources.len());
         let bytes =
@@ -270,7 +270,7 @@ fn narrow(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// A span of which every field was read.
+/// A span after every field was read.
 fn checked(reader: Reader<'_>) -> Result<Span<'_>, Malformed> {
     let mut span = Span::default();
     span.read(reader)?;

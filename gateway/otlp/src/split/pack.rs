@@ -127,7 +127,7 @@ impl Packing<'_> {
         bytes
     }
 
-    /// Bytes of the resource and scope of a span, as far as the open message has none of them.
+    /// Bytes of the resource and scope of a span, as far as the open message does not have them yet.
     fn cost_of_scope(&self, span: &SpanAt, last: Option<&SpanAt>) -> usize {
         let Some(scope) = self.index.scopes.get(span.scope as usize) else { return 0 };
         let resource_of =

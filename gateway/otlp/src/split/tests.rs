@@ -14,7 +14,7 @@ fn field(key: u8, content: &[u8]) -> Vec<u8> {
     [&[key, u8::try_from(content.len()).unwrap()][..], content].concat()
 }
 
-/// A span of a trace, with so many bytes in its name.
+/// A span of a trace, with this many bytes in its name.
 fn span(trace: u8, name: usize) -> Vec<u8> {
     let ids = [field(0x0A, &[trace; 16]), field(0x12, &[7; 8])].concat();
     field(0x12, &[ids, field(0x2A, &vec![b'n'; name])].concat())

@@ -11,7 +11,7 @@ use super::index::{Holder, Index, SpanAt};
 use crate::encode::put_varint;
 use crate::fields::{resource_spans, scope_spans, traces_data};
 
-/// Bytes of a field with a key of one byte and a content of so many bytes.
+/// Bytes of a field with a key of one byte and a content of this many bytes.
 pub(super) const fn field_bytes(content: usize) -> usize {
     let bits = usize::BITS.saturating_sub(content.leading_zeros());
     let length = if bits == 0 { 1 } else { bits.div_ceil(7) as usize };

@@ -180,7 +180,7 @@ pub fn sample() -> TracesData {
     message
 }
 
-/// A span with so many nested arrays, and one with so many nested lists of attributes.
+/// A span with this many nested arrays, and one with this many nested lists of attributes.
 pub fn nested(depth: usize) -> [TracesData; 2] {
     let mut array = Value::IntValue(1);
     let mut list = Value::IntValue(1);

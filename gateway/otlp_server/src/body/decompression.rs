@@ -94,7 +94,7 @@ enum Decoder {
 enum Room {
     /// It grows.
     Growing,
-    /// It is thrown away: so many bytes were.
+    /// The output is discarded; only its bytes are counted: this many so far.
     Counting(usize),
     /// It has room for all.
     Exact,

@@ -15,7 +15,7 @@ use hyper::body::Body;
 use std::{error::Error, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
-/// An error of a body, as hyper has it.
+/// An error of a body, in hyper's form.
 pub(crate) type BoxedError = Box<dyn Error + Send + Sync>;
 
 /// The body of one request.

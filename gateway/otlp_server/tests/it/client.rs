@@ -92,7 +92,7 @@ impl Answer {
         }
     }
 
-    /// The status of gRPC, and its message as it is in the header.
+    /// The status of gRPC, and its message in the header's encoding.
     pub fn grpc(&self) -> (&str, &str) {
         assert_eq!(self.status, StatusCode::OK);
         (self.header("grpc-status").unwrap(), self.header("grpc-message").unwrap_or_default())

@@ -55,7 +55,7 @@ pub struct World {
     serving: JoinHandle<Result<(), Unanswered>>,
 }
 
-/// What a server of a test is told, before the test changes it: 8 MiB, and all notices.
+/// The config of a server of a test, before the test changes it: 8 MiB, and all notices.
 fn config(notices: mpsc::Sender<Notice>) -> ServerConfig {
     let taker = Arc::new(move |notice| drop(notices.try_send(notice)));
     let mut config = ServerConfig::new(ByteBudget::new(8 << 20), taker);

@@ -31,7 +31,7 @@ fn what_an_owner_before_may_have_sent_names_where_until_it_is_settled() {
     let (mut ranges, mut cutter) = owner;
     // The worker stands at the horizon until everything below it is settled.
     let [next] = take(&mut ranges, &mut cutter, 1)[..] else { panic!("the range ends at the horizon") };
-    // The next owner, whoever dies before it is settled, reads the same.
+    // If an owner dies before the range is settled, the next owner reads the same.
     assert_eq!(store(&mut ranges, 2).destination, a);
     assert_eq!(released(&mut ranges, 2), [next]);
     for range in [range(0, 3), next] {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Takes the message at an offset, ends its range by time, and has it stored.
+/// Takes the message at an offset, ends its range by time, and stores the plan.
 fn insert(ranges: &mut Ranges, cutter: &mut Cutter, offset: i64) {
     assert_eq!(cutter.offer(offset, 1), Offer::Take);
     assert_eq!(cutter.take(offset, Some(b"v")), None);

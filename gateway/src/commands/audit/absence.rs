@@ -76,8 +76,8 @@ pub struct AbsenceRule {
 }
 
 impl Absence {
-    /// From the TTLs of the table on all shards, their rules that act on new rows at once, and whether a row policy of a server hides rows
-    /// from the user.
+    /// Made from the TTLs of the table on all shards, and from their rules that act on new rows at once. `hides_rows`: a row policy of a
+    /// server hides rows from the user.
     pub fn new(ttls: &[RowTtl], acting_at_once: &[AtOnce], hides_rows: bool) -> Self {
         let mut reasons = Vec::new();
         for rule in ttls.iter().flat_map(RowTtl::others) {

@@ -1,8 +1,11 @@
 //! Successive owners of one block that the server refuses, checked against a naive table.
 //!
-//! The world: a server that knows tokens and refuses bad rows, some of which become good on the way; a coordinator that stores the notes of
-//! the current owner only; lost answers of inserts and commits; owners that die at any step and, if the table does not change, owners that
-//! continue unnoticed and whose inserts arrive late.
+//! The world:
+//!
+//! - a server that knows tokens and refuses bad rows; some bad rows become good during the run;
+//! - a coordinator that stores only the notes of the current owner;
+//! - lost answers of inserts and commits;
+//! - owners that die at any step and, if the table does not change, former owners that continue and whose inserts arrive late.
 //!
 //! In every schedule, each row is in the table once at the end, or is named as refused and not in the table. Each [`Mistake`] is the same
 //! world with one rule broken, and must be detected.

@@ -14,7 +14,7 @@ pub(super) fn refusal(fault: Fault) -> Refusal {
     Refusal { fault, code: Some(117), text: "incorrect data".into() }
 }
 
-/// A server that refuses some rows, knows tokens, and takes only so many rows at once.
+/// A server that refuses some rows, knows tokens, and takes only this many rows at once.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     pub bad: BTreeSet<u64>,

@@ -57,7 +57,7 @@ pub struct Unsent {
     again: Option<Instant>,
     /// The table is not checked before this, because it has just refused a block.
     not_before: Option<Instant>,
-    /// Number of blocks that the table does not accept, as the metric has it.
+    /// Number of blocks that the table does not accept, as last set in the metric.
     unfit: i64,
     said_unfit: Throttle<String>,
     said_unknown: Throttle,

@@ -33,8 +33,9 @@ impl Shipment {
         self.shard.delivery.metrics.insert_failures.with_label_values(&[Class::InDoubt.label()]).inc();
     }
 
-    /// Counts rows that are, or may be, elsewhere too, once: before a server that takes inserts gets them, so that they are counted also if this
-    /// process is killed before the answer, and Kafka deletes more of them before the next one reads them; or else when they are stored.
+    /// Counts rows that are, or may be, elsewhere too, once. If a server takes inserts, they are counted before they are sent to it: this
+    /// process may be killed before the answer, and Kafka may delete the messages before the next process reads them. Otherwise they are
+    /// counted when they are stored.
     pub(super) fn count_elsewhere(&mut self) {
         let rows = std::mem::take(&mut self.rows_uncounted);
         self.shard.delivery.metrics.guarantee.possible_duplicate_rows.inc_by(rows);

@@ -8,7 +8,7 @@ use prometheus::{
 };
 use std::cell::RefCell;
 
-/// A metric as it is registered, with or without series.
+/// A registered metric, with or without series.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Family {
     pub name: String,

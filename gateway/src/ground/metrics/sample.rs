@@ -13,7 +13,7 @@ use sluice_gateway_config::GatewaySample;
 use std::collections::BTreeSet;
 
 impl Metrics {
-    /// What is counted here. The rest is not known.
+    /// The fields that these metrics count. All other fields have their defaults.
     pub fn sample(&self) -> GatewaySample {
         let mut sample = GatewaySample {
             dead_letters_refused: sum(&self.dead_letters_refused),

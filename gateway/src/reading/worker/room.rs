@@ -84,7 +84,7 @@ impl Worker {
         leaving
     }
 
-    /// Releases the right to fill the pool if this partition has it, so that others can fill their blocks.
+    /// Releases the right to fill the pool if this partition holds the right, so that others can fill their blocks.
     pub(super) fn yield_replay(&mut self, reading: &Reading) {
         if self.replays.take_if(|(id, generation)| reading.is(id, *generation)).is_some() {
             self.parts.pool.release_replay();

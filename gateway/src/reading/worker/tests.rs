@@ -48,7 +48,7 @@ fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
     (Worker::new(parts), reports_in)
 }
 
-/// A partition that replays up to 90, with a block of so many bytes.
+/// A partition that replays up to 90, with a block of this many bytes.
 fn replaying(worker: &mut Worker, partition: i32, bytes: usize) -> Reading {
     let generation = Generation(1);
     let settings = Settings { rule: RULE, routing_epoch: 0, destination: None, topic_id: None, instance: 1 };

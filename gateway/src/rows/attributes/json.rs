@@ -295,7 +295,7 @@ impl Members<'_> {
         }
     }
 
-    /// Writes the path of a member. `false` if the object already has it.
+    /// Writes the path of a member. `false` if the object already has this path.
     fn name(&mut self, key: &[u8], depth: usize) -> Result<bool, NoRoom> {
         if depth == self.root {
             return Ok(self.object.path(key));

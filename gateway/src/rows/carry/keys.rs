@@ -103,8 +103,8 @@ impl Ends {
     }
 }
 
-/// The first bytes of all beginnings. Most keys have none of them, which is known after a comparison or two of integers, where the search
-/// among the beginnings calls `memcmp` for each.
+/// The first bytes of all beginnings. Most keys begin with other bytes. One or two comparisons of integers find that out; the search among
+/// the beginnings would call `memcmp` for each.
 #[derive(Debug, Default)]
 struct Heads {
     /// Selects as many bytes as the shortest beginning has, at most eight.

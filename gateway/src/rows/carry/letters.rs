@@ -32,7 +32,7 @@ fn edit(editor: &ListEditor<'_>, attribute: &KeyValue<'_>) -> Result<Edit, Error
             None => put_value(&mut value, of, usize::MAX)?,
         },
         (None, Value::KeyValues(list)) if editor.changes(&key) => editor.put(&mut value, &key, &list)?,
-        // An `AnyValue` may have several members, of which the last counts. The others are not in the row, and may have what rules drop.
+        // An `AnyValue` may have several members, and the last counts. The others are not in the row, and may have what rules drop.
         (Some(AttributeAction::Keep) | None, of) => put_value(&mut value, of, usize::MAX)?,
     }
     Ok(Edit::Replace(value))

@@ -20,7 +20,7 @@ pub(super) fn put(row: &mut Vec<u8>, span: &Span<'_>) {
     put_unless(row, parent == 0, parent_digits);
 }
 
-/// The bytes of an id of which the row has the digits: none if they are all zeros.
+/// The bytes of an id that the row stores as digits: none if they are all zeros.
 pub fn stored<const N: usize>(id: &[u8; N]) -> &[u8] {
     if *id == [0; N] { &[] } else { id }
 }

@@ -9,7 +9,7 @@ use crate::rows::{
 use sluice_clickhouse::{room, rowbinary::put_string};
 use sluice_otlp::Value;
 
-/// Appends `ServiceName`: the text of the attribute `service.name` as it is stored, of which the first one counts; empty without one.
+/// Appends `ServiceName`: the text of the first attribute `service.name`, as stored; empty without one.
 pub(super) fn put_name(
     row: &mut Vec<u8>,
     resource: &Set<'_>,

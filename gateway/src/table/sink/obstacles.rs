@@ -35,9 +35,9 @@ fn no_rows_id() -> String {
 }
 
 impl Sink {
-    /// The causes for which every INSERT of these columns would fail, from each server: settings that the user may not set, answers
-    /// without the header that every INSERT needs, a missing grant, and an INSERT without rows that fails, as it does after a quota is used
-    /// up. Stores nothing.
+    /// The causes for which every INSERT of these columns would fail, from each server: settings that the user may not set, answers without
+    /// the header that every INSERT needs, and a missing grant. An INSERT without rows finds other causes, such as a quota that is used up.
+    /// Stores nothing.
     pub async fn obstacles(&self, columns: &TableColumns) -> Vec<Error> {
         let mut obstacles = Vec::new();
         for (endpoint, probe) in self.probes.iter().enumerate() {

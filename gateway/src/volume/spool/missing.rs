@@ -12,7 +12,7 @@ const CUT: &str = "its end is missing or damaged";
 /// A record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// The record; `None` for an incomplete one, of which nothing is on the volume any more.
+    /// The record; `None` for an incomplete one that is no longer on the volume.
     pub record: Option<BlockId>,
     /// What it covers; `None` if its header cannot be read either.
     pub covers: Option<Coordinates>,

@@ -1,8 +1,8 @@
 //! The result of reading a file beside the segments.
 //!
-//! Owner: the spool thread, which reads the files on request. A file that exists and cannot be read is none of these results: it ends the
-//! process, like every failed call on the volume. If it were taken for absent, a block could be sent under another token than before. The
-//! next start finds the file, if it can be read by then.
+//! Owner: the spool thread, which reads the files on request. A file that exists and cannot be read is not a result: it ends the process,
+//! like every failed call on the volume. If it were taken for absent, a block could be sent under another token than before. The next start
+//! finds the file, if it can read it.
 
 use sluice_spool::{Directory, Fatal, whole_file};
 

@@ -1,5 +1,5 @@
-//! Clients that are told to come again: because no broker is there at first, and because their tenant is over its limit. What the SDK sends again
-//! is stored, and what it gives up it says.
+//! Clients that the edge asks to retry: because no broker is there at first, and because their tenant is over its limit. What the SDK sends
+//! again is stored, and the SDK reports what it gives up.
 
 use super::{Language, Program, SPANS, Sent, found, spans};
 use crate::{
@@ -20,7 +20,7 @@ use tokio::{
     time::sleep,
 };
 
-/// In front of a broker: closes connections until it is told to let them through. Later ones go to the broker itself, which says where it is.
+/// In front of a broker: closes connections until it may let them through. Later connections go to the broker itself, which names its address.
 struct Front {
     address: String,
     is_open: Arc<AtomicBool>,
@@ -80,7 +80,7 @@ impl Away {
     }
 }
 
-/// Waits until the edge has given so many answers of a kind.
+/// Waits until the edge has given this many answers of a kind.
 async fn wait_until_told(edge: &Edge, outcome: &str, count: u64) {
     let begun = Instant::now();
     while told(edge, outcome).await < count {
@@ -112,7 +112,7 @@ fn confirmed(client: &Program, succeeded: bool) -> i64 {
     number.unwrap_or_else(|| panic!("it does not say how many are confirmed: {said}"))
 }
 
-/// Checks what a client did that was told to come again. The exporter for gRPC of the SDK for JavaScript never sends again
+/// Checks what a client did after the edge asked it to retry. The exporter for gRPC of the SDK for JavaScript never sends again
 /// (EDGE.md): it loses what is refused, and says so. All others lose nothing.
 async fn ends_well(sent: &Sent, client: &mut Program, topic: &Topic) {
     let succeeded = client.ends().await.success();
@@ -151,7 +151,7 @@ async fn brokers_come_late(language: Language) {
     all.join_all().await;
 }
 
-/// The tenant has sent for ten seconds already, of which five are what a quiet tenant may send at once.
+/// The tenant has already sent what is allowed in ten seconds. A quiet tenant may send that of five seconds at once.
 async fn tenants_are_limited(language: Language) {
     let mut all = JoinSet::new();
     for way in language.ways() {

@@ -85,7 +85,7 @@ fn number(received: &Received) -> i64 {
     }
 }
 
-/// Checks that every span of a run was received so many times, and that each field of it is what the client was told to send.
+/// Checks that every span of a run was received this number of times, and that each of its fields is what the client had to send.
 pub fn compare(sent: &Sent, received: &[Received], copies: usize) {
     let found = of_run(sent, received);
     let numbers: Vec<_> = found.iter().map(|(number, copies)| (*number, copies.len())).collect();
@@ -292,7 +292,7 @@ pub fn value_of(attribute: &KeyValue) -> Option<&Value> {
     attribute.value.as_ref().and_then(|AnyValue { value }| value.as_ref())
 }
 
-/// Checks that messages have the spans of a request, each so many times and each field as it was. There may be spans of other traces.
+/// Checks that messages have the spans of a request, each this many times and each field as it was. There may be spans of other traces.
 pub fn are_copies(request: &[u8], found: &[Found], copies: usize) {
     let data = TracesData::decode(request).unwrap();
     let sent = received(&[Found { partition: 0, key: Vec::new(), data }]);

@@ -61,7 +61,7 @@ impl Target {
         }
     }
 
-    /// Ends it, and checks that each span of these clients became so many rows, with every field, and that there is no other row. Of an edge,
+    /// Ends it, and checks that each span of these clients became this many rows, with every field, and that there is no other row. Of an edge,
     /// the messages are checked, too.
     pub async fn read_back(self, test: &str, sent: &[Sent], copies: usize) {
         let spans_in_all = sent.len() * usize::try_from(SPANS).unwrap() * copies;

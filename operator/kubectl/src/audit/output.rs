@@ -22,7 +22,7 @@ pub(super) struct Output {
     /// Lines that were divided, of both kinds. A log that is read again begins with them.
     pub lines: usize,
     held: Vec<u8>,
-    /// Whether so much was held back that it is a result, which is written as it comes.
+    /// Whether more was held back than an error has. Then it is a result, and is written as it arrives.
     is_result: bool,
 }
 

@@ -5,7 +5,7 @@ use sluice_crds::{DeliveryStatus, EXACTLY_ONCE};
 /// Where all reasons are explained.
 const EXPLAINED: &str = "gateway/DELIVERY.md, Reasons for at_least_once";
 
-/// The line of what to do; `None` while every row is stored once, while nothing is known, and if the reason goes away by itself.
+/// The line that says what to do. `None` while every row is stored once, while nothing is known, and if the reason ends without an action.
 pub(super) fn to_do(delivery: Option<&DeliveryStatus>) -> Option<String> {
     let delivery = delivery.filter(|delivery| delivery.guarantee != EXACTLY_ONCE)?;
     let reason = delivery.reason.as_deref()?;

@@ -1,4 +1,4 @@
-//! What is said of which status.
+//! What `kubectl sluice status` prints for each status.
 
 use super::*;
 use serde_json::{Value, json};
@@ -260,7 +260,7 @@ fn whatever_waits_for_a_person_is_said_in_its_own_words() {
         let story = Story::of(&pipeline(&well(&[condition(kind, status, reason, "1 of 3")])));
         assert_eq!(story.to_do, Vec::<String>::new(), "{kind} {reason} passes");
     }
-    // Said of the source and of the pipeline in the same words, it is said once.
+    // If the source and the pipeline have the same message, it is printed once.
     let twice = ["Ready", "SourceReachable"].map(|kind| condition(kind, "False", "PartitionsLost", "2 of 8"));
     assert_eq!(
         Story::of(&pipeline(&well(&twice))).to_do,
@@ -366,7 +366,7 @@ fn what_nobody_has_said_is_not_made_up() {
         (story.runs.as_str(), story.size.as_str()),
         ("no gateways yet", "Fixed: one gateway for 4 partitions")
     );
-    // A spec that is newer than what was said of it is not ready, whatever was said.
+    // If the spec is newer than its conditions, the pipeline is not ready, whatever these say.
     let mut older = well(&[]);
     older["observedGeneration"] = json!(1);
     let story = Story::of(&pipeline(&older));

@@ -1,4 +1,4 @@
-//! The program as a shell sees it: what it ends with, what is an answer and what is told beside it.
+//! The program as a shell sees it: its exit code, its standard output and its standard error.
 
 use serde_json::{Value, json};
 use std::{
@@ -118,7 +118,7 @@ fn status_ends_with_whether_all_is_well_and_whether_the_cluster_can_be_reached()
         assert_eq!((code, told.as_str()), (Some(expected), ""), "{out}");
         assert!(out.starts_with("tracing/demo: "), "{out}");
     }
-    // Nobody listens at a client's port, and nobody else can take it while the client has it.
+    // No server listens at a client's port, and no other program can take the port while the client is connected.
     let server = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
     let mut command = kubectl_sluice(&["status"]);

@@ -15,7 +15,7 @@ impl Moment {
         Duration::from_millis(self.0.saturating_sub(earlier.0)).as_secs_f64()
     }
 
-    /// The moment so many seconds later.
+    /// The moment this many seconds later.
     #[must_use]
     pub fn plus_seconds(self, seconds: u32) -> Self {
         Self(self.0.saturating_add(u64::from(seconds) * 1_000))

@@ -6,7 +6,7 @@ use k8s_openapi::{
     jiff::{SignedDuration, Timestamp},
 };
 
-/// A pod that has had a node for so long has its volumes, if they are there. Chosen: longer than a volume of a cloud takes to be attached.
+/// After this time on a node, a pod has its volumes, if they exist. Chosen: longer than a cloud takes to attach a volume.
 const MOUNTED_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// The number at the end of a pod's name.

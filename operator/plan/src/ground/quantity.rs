@@ -26,8 +26,8 @@ pub fn thousandths(text: &str) -> Option<u128> {
     dividend.is_multiple_of(divisor).then(|| dividend / divisor)
 }
 
-/// A quantity in whole bytes, rounded down; `None` where [`thousandths`] is, but for smaller parts, and for thousandths (`m`), which are no
-/// size of a volume.
+/// A quantity in whole bytes, rounded down. `None` where [`thousandths`] is `None`, except for smaller parts. Also `None` for thousandths
+/// (`m`), which are no size of a volume.
 pub fn bytes(text: &str) -> Option<u64> {
     let (dividend, divisor) = parsed(text).filter(|_| !text.ends_with('m'))?;
     u64::try_from(dividend / divisor / 1_000).ok()

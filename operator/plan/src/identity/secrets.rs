@@ -1,9 +1,9 @@
-//! The Secrets of a pipeline as its pods mount them: each use has a folder of its own, with the keys that are read and no others.
+//! The Secrets of a pipeline as its pods mount them: each use has a folder of its own, with only the keys that are read.
 //!
-//! When the content of a key that is used changes, pods are replaced one by one as by any new revision, because the pod template carries
-//! a version of all Secrets. Gateways do not reload the files: they would use new ones at a moment that the operator does not choose, and
-//! only their log would report a wrong one. The version is made of uid and resource version, not of the content. With the hash of a
-//! password in an annotation, a reader of the annotation could try passwords.
+//! The pod template carries a version of all Secrets. So when the content of a used key changes, the operator replaces the pods one by one,
+//! as for any new revision. Gateways do not reload the files. Otherwise they would use new files at a moment that the operator does not
+//! choose, and only their log would report a wrong file. The version is made of uid and resource version, not of the content. With the hash
+//! of a password in an annotation, a reader of the annotation could try passwords.
 
 use crate::{
     ground::hash,

@@ -6,10 +6,10 @@ use k8s_openapi::{
     apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
 
-/// The PodDisruptionBudget: so many at a time, and a gateway that is not ready never holds up a node that is drained.
+/// The PodDisruptionBudget: this many gateways may be evicted at a time, and a gateway that is not ready never blocks the drain of a node.
 ///
-/// Kubernetes counts one that is not ready as one that is evicted. `stay_unready` of them have not been ready for long: they are counted
-/// beside those that may be evicted, or else they would keep every other one from being. An evicted gateway keeps its volume.
+/// Kubernetes counts a gateway that is not ready as evicted. `stay_unready` gateways have not been ready for long. They are added to the
+/// number that may be evicted; otherwise no other gateway could be evicted. An evicted gateway keeps its volume.
 pub(crate) fn disruption_budget(
     identity: &Identity,
     component: &str,

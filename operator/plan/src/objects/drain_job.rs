@@ -26,7 +26,7 @@ const DEADLINE_SECONDS_MIN: u32 = 120;
 /// Pods that may fail before the Job has: one may meet a node that ends. What needs more patience is tried again by the operator.
 const PODS_FAILED_MAX: i32 = 2;
 
-/// Seconds that its pod may take to end when it is told to: it only has to let go of the volume.
+/// Seconds that its pod may take to end after SIGTERM: it only has to release the volume.
 const GRACE_SECONDS: i64 = 30;
 
 /// The Job. Its deadline is the time that gateways may take to leave.

@@ -27,8 +27,8 @@ const SECRET_MODE: i32 = 0o440;
 
 pub(super) const CONFIG_VOLUME: &str = "config";
 
-/// A pod of this pipeline: the container with config and Secrets mounted, as restricted pod security wants it unless the spec says otherwise,
-/// where the spec has it.
+/// A pod of this pipeline, scheduled as the spec says: the container with config and Secrets mounted. It follows restricted pod security
+/// unless the spec says otherwise.
 pub(crate) fn pod(identity: &Identity, config_map: &str, container: Container) -> PodSpec {
     let mut mounts = vec![mount(CONFIG_VOLUME, CONFIG_FOLDER)];
     let folders = identity.secrets.iter();

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// The port of pods that has metrics.
 const PORT: &str = "admin";
 
-/// A `PodMonitor` as far as it is ours. Its definition comes with the Prometheus operator:
+/// The fields of a `PodMonitor` that the operator sets. Its definition comes with the Prometheus operator:
 /// <https://prometheus-operator.dev/docs/api-reference/api/#monitoring.coreos.com/v1.PodMonitor>.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -22,7 +22,7 @@ pub struct PodMonitor {
     kind: String,
     /// Its name is that of the gateways' other objects.
     pub metadata: ObjectMeta,
-    /// Whom to read, where, and how often.
+    /// Which pods Prometheus scrapes, at which port, and how often.
     pub spec: Value,
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn rolled(mut planned: StatefulSet, step: &Step, live: Option<&Statef
             .expect("objects of Kubernetes serialise: their maps have string keys");
         annotations.insert(PROVED_TEMPLATE.to_owned(), text);
     }
-    // None is what the server takes for 0, and what there is at rest.
+    // The server reads no value as 0. Without a rollout there is none.
     let partition = i32::try_from(step.partition).ok().filter(|partition| *partition > 0);
     if let (Some(partition), Some(strategy)) = (partition, &mut spec.update_strategy) {
         strategy.rolling_update = Some(RollingUpdateStatefulSetStrategy {

@@ -26,8 +26,8 @@ pub struct HolderSeen {
     pub ordinal: u32,
     /// The process that runs in it, by the id of its container: another one after each start.
     pub container: Option<String>,
-    /// The process that ended in it last, once the kubelet has finished with the pod, so that none runs and none will; empty when it is
-    /// not known which. Before that a container that has ended says nothing: the kubelet may be about to start the next one.
+    /// The process that ended in it last; set once the kubelet has finished with the pod, so that no process runs in it any more. Empty when
+    /// the process is not known. Before that, an ended container proves nothing: the kubelet may be about to start the next one.
     pub ended: Option<String>,
     /// For how long its grace period has been over; `None` without a deletion timestamp.
     pub late_for: Option<Duration>,
@@ -72,7 +72,7 @@ impl HolderSeen {
         let container = statuses.into_iter().flatten().find(|one| one.name == GATEWAY_CONTAINER);
         let is_held = metadata.finalizers.iter().flatten().any(|one| one == REPLACES_VOLUME);
         let text = metadata.annotations.as_ref().and_then(|all| all.get(REPLACES_VOLUME));
-        // Held without words that can be read: nothing is proved by it, and it is let go of.
+        // The pod is held, but what it recorded cannot be read. It proves nothing, and the pod is released.
         let emptied = || text.and_then(|text| Emptied::of(text)).unwrap_or_default();
         let late = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
         Some(Self {

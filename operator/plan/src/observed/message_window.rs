@@ -176,7 +176,7 @@ impl Counts {
 mod tests {
     use super::*;
 
-    /// What is said to have been read and rejected lately, after looks at these numbers so many minutes after the first.
+    /// What is said to have been read and rejected lately, after looks at these numbers this many minutes after the first.
     fn after(looks: &[(u64, u64, u64)]) -> (u64, u64) {
         let mut window = MessageWindow::default();
         let mut lately = MessagesSeen::default();
@@ -204,7 +204,7 @@ mod tests {
             // From here on all are rejected, and after two windows nothing else is known.
             (&[(0, 100, 0), (1, 150, 0), (5, 150, 9), (10, 150, 20)], (0, 11)),
             (&[(0, 100, 0), (1, 150, 0), (5, 150, 9), (10, 150, 20), (15, 150, 30)], (0, 10)),
-            // Nothing comes: what was said of the last ones is still said.
+            // No messages arrive: the report about the last ones still counts.
             (&[(0, 100, 0), (5, 100, 9), (90, 100, 9)], (0, 9)),
             // It was started again.
             (&[(0, 100, 0), (5, 100, 9), (6, 2, 1)], (2, 1)),

@@ -11,9 +11,9 @@ const REJECTED_SECONDS: i64 = 15 * 60;
 /// The fewest refused messages or rows that count as all. Chosen: one may be a test.
 const REFUSED_MIN: u64 = 3;
 
-/// One of so many is refused, or more: that is often. Chosen: a tenth is no accident of a producer among many.
+/// If at least one of this many messages is refused, it is often. Chosen: one bad producer among many causes less than a tenth.
 const OFTEN: u64 = 10;
-/// What was often is so until fewer than one of so many is refused: a share around a tenth is not another one with each look. Chosen.
+/// What was often is so until fewer than one of this many is refused: a share around a tenth is not another one with each look. Chosen.
 const NO_MORE_OFTEN: u64 = 20;
 
 /// What gateways have counted lately.
@@ -50,7 +50,7 @@ pub enum Share {
 /// What is wrong with the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreadable {
-    /// So much of them was rejected lately; a message that was read without a span counts for nothing.
+    /// The share that was rejected lately. A message without a span is not counted.
     Rejected(Share),
     /// None was rejected lately, and none that was read has a span.
     WithoutSpans,

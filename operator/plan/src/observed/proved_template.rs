@@ -19,7 +19,7 @@ pub(crate) struct ProvedTemplate {
 }
 
 impl ProvedTemplate {
-    /// What a StatefulSet remembers; `None` when that is nothing, or nothing that can be read.
+    /// What the StatefulSet's annotation says; `None` without the annotation, and if it cannot be read.
     pub(crate) fn kept_by(workload: &StatefulSet) -> Option<Self> {
         let annotations = workload.metadata.annotations.as_ref()?;
         serde_json::from_str(annotations.get(PROVED_TEMPLATE)?).ok()

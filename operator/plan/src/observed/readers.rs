@@ -3,7 +3,7 @@
 //! For a moment that is usual: in every rebalance, and while a gateway that is started again has its partitions kept. What is not over after
 //! [`UNREAD_SECONDS`] is said.
 
-/// Partitions may be without a reader for so many seconds before that is said: longer than a rebalance takes, and shorter than the session
+/// Partitions may be without a reader for this many seconds before that is said: longer than a rebalance takes, and shorter than the session
 /// of a gateway that ended without leaving its group ([`sluice_gateway_config::SESSION_SECONDS`]). Chosen.
 pub const UNREAD_SECONDS: u64 = 30;
 

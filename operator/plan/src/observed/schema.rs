@@ -199,7 +199,7 @@ impl SchemaSeen {
             {
                 None
             }
-            // Another one may have changed the table, as far as it came.
+            // Another Job may have changed a part of the table.
             Self::Running | Self::Failed(_) | Self::Again(_) => before.filter(|before| Some(*before) == job),
             Self::NotStarted => before.filter(|before| !is_made || Some(*before) == job),
         };

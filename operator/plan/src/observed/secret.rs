@@ -1,9 +1,9 @@
-//! The Secrets that the spec names: whether they are there and complete, never what they say.
+//! The Secrets that the spec names: whether they exist and are complete, never their content.
 //!
 //! A version is what the API server calls the object when gateways are given its content first: uid and resource version, hashed. The
 //! operator keeps the version while the keys that are used keep their content, whatever else of the object changes. It compares contents
-//! in its memory. What the object is called by then, [`SecretSeen::Present::object`], stands in an annotation of the StatefulSet
-//! ([`SECRETS_KEPT`]) beside the version that is kept, so that the next operator keeps it, too.
+//! in its memory. An annotation of the StatefulSet ([`SECRETS_KEPT`]) has the object's present version, [`SecretSeen::Present::object`],
+//! beside the version that is kept. So the next operator keeps it, too.
 
 use crate::{
     ground::hash,
@@ -75,7 +75,8 @@ impl KeptVersions {
 }
 
 impl SecretSeen {
-    /// What there is to see of a Secret of which these keys are read, `None` when the server has none. The version is that of the object.
+    /// What is observed of a Secret from which these keys are read. `secret` is `None` when it does not exist. The version is that of the
+    /// object.
     pub fn of(keys: &[UsedKey], secret: Option<&Secret>) -> Self {
         let Some(secret) = secret else { return Self::Missing };
         let has = |key: &str| secret.data.as_ref().is_some_and(|data| data.contains_key(key));

@@ -1,7 +1,7 @@
 //! Gateways that are ready for the kubelet and do not answer the operator. What they own, insert and reject is unknown then, whatever the
 //! other facts say.
 
-/// A gateway may give no answer for so many seconds before that is said: two looks at a pipeline of a fixed number of gateways lie 30 s
+/// A gateway may give no answer for this many seconds before that is said: two looks at a pipeline of a fixed number of gateways lie 30 s
 /// apart, and a request that a busy node loses is followed by one that it answers. Chosen.
 pub const SILENT_SECONDS: u64 = 60;
 

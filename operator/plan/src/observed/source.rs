@@ -9,7 +9,7 @@ pub type Partitions = BTreeMap<String, TopicSeen>;
 /// What Kafka says of one topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TopicSeen {
-    /// It has so many partitions.
+    /// It has this many partitions.
     Known(u32),
     /// Kafka answers that there is no such topic.
     Missing,

@@ -1,13 +1,13 @@
 //! The storage class of the queue volumes.
 
-/// What there is to see of the storage class that the spec names.
+/// What is observed of the storage class that the spec names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StorageClassSeen {
-    /// None is named, or it was not looked for: gateways that run have their volumes.
+    /// The spec names none, or the operator did not read it: gateways that run already have their volumes.
     #[default]
     NotAsked,
-    /// The server has it.
+    /// The class exists.
     Present,
-    /// The server has none of that name.
+    /// No class has that name.
     Missing,
 }

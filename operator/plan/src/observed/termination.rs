@@ -1,13 +1,13 @@
-//! What a container said when it ended: its termination message, which is the end of its log when it wrote none.
+//! What a container said when it ended: its termination message. If the program wrote none, that is the end of its log.
 //!
-//! A line of JSON that has a `reason`, a word from the list of reasons, and a `message` for people, and nothing else, was written for this
-//! reader. It counts wherever it stands: the container runtime copies standard output and standard error one beside the other, so
-//! that what was written to the first may come behind what was written to the second after it.
+//! A line of JSON with exactly two fields is written for this reader: `reason`, a word from the list of reasons, and `message`, a text for
+//! people. It counts at any place. The container runtime copies standard output and standard error independently, so lines may not stand
+//! in the order in which they were written.
 //!
 //! A killed program writes no reason, so the end of its log is about something else.
 //!
-//! Else a last line of JSON is a log line of ours; both words may stand under `fields`, as the `tracing` crate nests them. Plain lines at
-//! the end are an error that was printed, such as all violations of a config, and are taken together.
+//! Without such a line, a last line of JSON is a log line of ours. Both words may stand under `fields`, as the `tracing` crate nests them.
+//! Plain lines at the end are a printed error, such as all violations of a config. They are taken together.
 
 use k8s_openapi::api::core::v1::ContainerStateTerminated;
 use serde_json::Value;

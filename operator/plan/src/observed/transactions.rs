@@ -30,8 +30,8 @@ pub struct OpenTransaction {
     pub seconds: u64,
 }
 
-/// What gateways have said of open transactions. A gateway that is new to a partition counts the age of its transaction from 0: here it goes
-/// on.
+/// What gateways have reported of open transactions. A gateway that is new to a partition counts the age of its transaction from 0. Here the
+/// age continues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenTransactions(BTreeMap<(String, u32), (Moment, OpenTransaction)>);
 

@@ -1,6 +1,6 @@
 //! Gateways that reach no broker, as they say themselves.
 
-/// A gateway may reach no broker for so many seconds before that is said: brokers restart, and a new pod waits for
+/// A gateway may reach no broker for this many seconds before that is said: brokers restart, and a new pod waits for
 /// its network. Chosen, as for a gateway that is not ready.
 pub const UNCONNECTED_SECONDS: u64 = 60;
 

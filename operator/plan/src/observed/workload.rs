@@ -17,7 +17,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-/// A gateway that is not ready for so many seconds stays so until a person acts, as far as evictions are concerned. Chosen: the longest start
+/// A gateway that is not ready for this many seconds stays so until a person acts, as far as evictions are concerned. Chosen: the longest start
 /// that the probes allow takes one minute, and a node that is drained a few.
 pub const STAYS_UNREADY_SECONDS: i64 = 600;
 
@@ -62,7 +62,7 @@ pub struct WorkloadSeen {
     pub partition: u32,
 }
 
-/// A revision that failed and was rolled back. An annotation of the StatefulSet has it, written by the request that restores the former
+/// A revision that failed and was rolled back. It is stored in an annotation of the StatefulSet, by the request that restores the former
 /// template. So an operator that crashes after that request does not try the revision again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedSeen {

@@ -11,7 +11,7 @@ use sluice_crds::{
 use sluice_gateway_config::Violations;
 use std::borrow::Cow;
 
-/// What there is of a connection that a pipeline names.
+/// What is observed of a connection that a pipeline names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectionSeen {
     /// It is there.
@@ -131,7 +131,7 @@ impl Wanted<'_> {
     }
 }
 
-/// What is said of a login or a server beside what went wrong with it: where it stands. Empty where the pipeline has it itself.
+/// What a message about a login or a server adds: the connection in which it stands. Empty if it stands in the pipeline itself.
 pub(crate) fn where_it_stands(reference: Option<&ConnectionRef>) -> String {
     reference.map_or_else(String::new, |named| format!(" (from the TraceConnection {:?})", named.name))
 }

@@ -184,7 +184,7 @@ fn spec_path(path: &str) -> String {
     }
 }
 
-/// The source, as the spec has it. The config's own check refuses one with both kinds, or with neither.
+/// The source of the spec. The config's own check refuses a source with both kinds, or with neither.
 fn source(names: &Names, spec: &TracePipelineSpec, share: Share, found: &mut Violations) -> contract::Source {
     let kafka = spec.source.kafka.as_ref().map(|from| {
         let batch = record_batch_bytes_max(from, found).unwrap_or(ByteSize::bytes(0));

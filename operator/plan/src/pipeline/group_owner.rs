@@ -92,9 +92,9 @@ fn is_waiting(status: &TracePipelineStatus) -> bool {
     let is_stalled = of(condition::STALLED).is_some_and(|stalled| stalled.status == "True");
     let waits = of(condition::RECONCILING)
         .is_some_and(|reconciling| reconciling.status == "True" && reconciling.reason == reason::WAITING);
-    // While its first schema Job is at work, it may start at any moment; once that has failed, somebody must act.
+    // While its first schema Job runs, the pipeline may start at any moment. Once the Job has failed, a person must act.
     let has_no_table = of(condition::SCHEMA_READY).is_some_and(|schema| schema.status == "False");
-    // So does one that waits for nothing but the next look.
+    // A pipeline that waits only for the next look may also start at any moment.
     let is_next = of(condition::READY).is_some_and(|ready| ready.reason == reason::PROGRESSING);
     is_stalled || ((waits || has_no_table) && !is_next)
 }
@@ -137,8 +137,8 @@ impl<'a> Member<'a> {
         meet(self.has_it_at, other.brokers) || meet(self.has_it_at, other.has_it_at)
     }
 
-    /// Of two that share, whether this one comes first; of any two, one does. One that has said that it starts may have by now, whatever its
-    /// status says of its gateways: who comes out of a wait later is behind it.
+    /// Whether this one comes first of two that share a group. Of any two, exactly one comes first. A pipeline that has recorded that it
+    /// starts may have started since, whatever its status says of its gateways. So a pipeline that ends its wait later comes after it.
     fn is_before(&self, other: &Self) -> bool {
         let place = |one: &Self, other: &Self| (!one.has_it(other), one.start != Start::Said);
         (place(self, other), self.age) < (place(other, self), other.age)

@@ -54,7 +54,7 @@ where
     text.parse().map_err(|error: T::Err| found.add(path, error.to_string())).ok()
 }
 
-/// Logs on the volume of a gateway with so many workers, as the gateway counts them: each shard gets the same number. `None` with
+/// Logs on the volume of a gateway with this many workers, as the gateway counts them: each shard gets the same number. `None` with
 /// `source.kafka`.
 pub(crate) fn logs(spec: &TracePipelineSpec, workers: u32) -> Option<u32> {
     let otlp = spec.source.otlp.as_ref()?;
@@ -68,7 +68,7 @@ pub(crate) fn endpoints_wait_ms(spec: &TracePipelineSpec) -> u64 {
     spec.source.otlp.as_ref().map_or(0, |_| ENDPOINTS_WAIT.as_millis())
 }
 
-/// Adds that a volume with so much room for files has none for requests.
+/// Adds a violation if a volume with this much room for files has no room for requests.
 pub(crate) fn check_room(source: &contract::OtlpSource, room: Option<u64>, found: &mut Violations) {
     let letters = source.dead_letter_bytes_max;
     let least = letters.get().saturating_add(LOG_BYTES_MIN.get());

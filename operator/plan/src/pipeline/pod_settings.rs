@@ -76,8 +76,8 @@ impl PodSettings {
         }
     }
 
-    /// The spec's fields in the place of ours. Groups follow a user that the spec names: the kubelet gives the files of a volume to another
-    /// group only if that of the volume changes, and the new user could not write to those of the old one.
+    /// The spec's fields in the place of ours. If the spec names a user, the groups follow it. The kubelet gives the files of a volume to
+    /// another group only if the volume's group changes. With the old group, the new user could not write to the old user's files.
     fn pod_security(&self, ours: PodSecurityContext) -> PodSecurityContext {
         let theirs = self.security.clone();
         let user = theirs.run_as_user;
@@ -120,7 +120,7 @@ fn without_empty_value(variable: EnvVar) -> EnvVar {
     EnvVar { value: variable.value.filter(|value| !value.is_empty()), ..variable }
 }
 
-/// The API server leaves out what says nothing.
+/// The API server leaves out values that are the default.
 fn without_defaults(mount: VolumeMount) -> VolumeMount {
     let said = |text: Option<String>| text.filter(|text| !text.is_empty());
     VolumeMount {

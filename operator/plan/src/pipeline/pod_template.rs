@@ -158,7 +158,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// As it is added to pods of this component, or with what is wrong with it; `at` is where the template stands.
+    /// What the template adds to pods of this component. What is wrong with it goes into `found`. `at` is where the template stands.
     fn added(&self, (at, component): (&str, &str), names: &Names, found: &mut Violations) -> Added {
         self.check(at, found);
         let texts = |labels: &BTreeMap<String, LabelValue>| {
@@ -226,7 +226,7 @@ fn some<T>(value: T, is_empty: impl Fn(&T) -> bool) -> Option<T> {
     (!is_empty(&value)).then_some(value)
 }
 
-/// Without a selector a constraint counts no pod at all, which nobody means.
+/// Without a selector a constraint counts no pod at all, so ours is added.
 fn of_component(
     constraint: &TopologySpreadConstraint,
     names: &Names,

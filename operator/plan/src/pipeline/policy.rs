@@ -58,9 +58,9 @@ pub enum Load {
 /// When gateways leave an idle topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rests {
-    /// After so many seconds without a message.
+    /// After this many seconds without a message.
     pub after_seconds: u32,
-    /// A gateway is there again after so many seconds without one.
+    /// A gateway is there again after this many seconds without one.
     pub refresh_seconds: u32,
 }
 
@@ -87,37 +87,47 @@ pub struct Policy {
     pub initial_offset: InitialOffset,
     /// Messages a second of one gateway before it is learned.
     pub capacity_hint: Option<f64>,
-    /// A backlog is to be worked off in so many seconds.
+    /// A backlog is to be worked off in this many seconds.
     pub catch_up_seconds: f64,
-    /// A backlog that is older than `catch_up_seconds` is to be worked off sooner, down to this share of it. On a day with half
-    /// an hour of a slow `ClickHouse`, shares of 1, 0.4, 0.25 and 0.2 or less make p99 lags of up to 917, 867, 845 and 828 s at 96
-    /// partitions over seeds 0 to 9, for 202, 206, 212 and 228 replica-hours
-    /// (`cargo simulate --load sink-outage --queue disabled --catch-up-share`).
+    /// A backlog that is older than `catch_up_seconds` is to be worked off sooner, down to this share of it. Measured on a day with half an
+    /// hour of a slow `ClickHouse`, 96 partitions, seeds 0 to 9 (`cargo simulate --load sink-outage --queue disabled --catch-up-share`):
+    ///
+    /// | share | p99 lag up to | replica-hours |
+    /// | --- | --- | --- |
+    /// | 1 | 917 s | 202 |
+    /// | 0.4 | 867 s | 206 |
+    /// | 0.25 | 845 s | 212 |
+    /// | 0.2 or less | 828 s | 228 |
     pub catch_up_share_min: f64,
-    /// The share of a gateway's capacity that arrivals may take: on a diurnal day 0.70, 0.74, 0.76 and 0.78 take 217, 203, 198 and 194
-    /// replica-hours at 96 partitions and up to 295, 283, 280 and 277 at 24, at p99 lags of up to 0.6, 1.9, 3.1 and 3.7 s at 96, over seeds 0
-    /// to 9 (`cargo simulate --load diurnal --utilization`). More also leave less for a burst: p99 lags of 21, 31 and 32 s with 0.74, 0.76
-    /// and 0.78 at 24 partitions.
+    /// The share of a gateway's capacity that arrivals may take. Measured on a diurnal day, seeds 0 to 9 (`cargo simulate --load diurnal
+    /// --utilization`). A larger share also leaves less for a burst.
+    ///
+    /// | share | replica-hours at 96 partitions | p99 lag up to | replica-hours at 24 partitions, up to | p99 lag of a burst |
+    /// | --- | --- | --- | --- | --- |
+    /// | 0.70 | 217 | 0.6 s | 295 | |
+    /// | 0.74 | 203 | 1.9 s | 283 | 21 s |
+    /// | 0.76 | 198 | 3.1 s | 280 | 31 s |
+    /// | 0.78 | 194 | 3.7 s | 277 | 32 s |
     pub utilization: f64,
     /// How far above the mean bound the last step may reach.
     pub tolerance: f64,
-    /// The share of a gateway's capacity that the one with the most may take. What it falls behind counts as a need too, so that it may be
-    /// full: 0.95, 0.97 and 1 take up to 293, 288 and 280 replica-hours on a diurnal day at 24 partitions over seeds 0 to 9, at p99 lags of up
-    /// to 0.5, 0.8 and 0.9 s, and make no difference at 96 (`cargo simulate --load diurnal --hottest`).
+    /// The share of its capacity that the busiest gateway may take. It may be full, because its backlog counts as a need too. Measured on a
+    /// diurnal day at 24 partitions, seeds 0 to 9 (`cargo simulate --load diurnal --hottest`): 0.95, 0.97 and 1 take up to 293, 288 and 280
+    /// replica-hours, at p99 lags of up to 0.5, 0.8 and 0.9 s. At 96 partitions they make no difference.
     pub hottest: f64,
     /// Share of the memory limit that a step is planned for.
     pub memory_target: f64,
     /// Share of the memory limit above which memory is what limits.
     pub memory_pressure: f64,
-    /// A need lasts so many seconds before gateways are added.
+    /// A need lasts this many seconds before gateways are added.
     pub up_after_seconds: u32,
-    /// A surplus lasts so many seconds before gateways are removed.
+    /// A surplus lasts this many seconds before gateways are removed.
     pub down_after_seconds: u32,
     /// Whether gateways are ever removed.
     pub down_enabled: bool,
     /// Rescales in any hour, but for those that memory forces; at most [`RESCALES_MAX`](super::state::RESCALES_MAX).
     pub rescales_per_hour: u32,
-    /// At least so many while nothing is known.
+    /// At least this many while nothing is known.
     pub fallback_replicas: Option<u32>,
     /// When gateways leave an idle topic; `None` if they stay.
     pub rests: Option<Rests>,
@@ -175,7 +185,7 @@ impl Policy {
         of_schedules.fold(self.replicas_min, u32::min).max(1)
     }
 
-    /// Gateways of so many partitions before anything is decided, in `Auto`: as many as `partitions_per_replica` makes, within the bounds
+    /// Gateways of this many partitions before anything is decided, in `Auto`: as many as `partitions_per_replica` makes, within the bounds
     /// that no schedule changes; which schedule is active is known with the first decision. `None` in the other modes.
     pub fn replicas_at_first(&self, partitions: u32) -> Option<u32> {
         let at_first = match self.load {
@@ -206,7 +216,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds of so many partitions, 0 when their number is not known.
+    /// The bounds of this many partitions, 0 when their number is not known.
     pub fn of(policy: &Policy, now: Moment, partitions: u32) -> Self {
         Self::by(policy, policy.active(now), partitions)
     }

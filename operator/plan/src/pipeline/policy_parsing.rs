@@ -106,7 +106,7 @@ fn schedule(schedule: &crds::Schedule, found: &mut Violations) -> Option<Schedul
     })
 }
 
-/// Whose clock a schedule goes by; UTC where it names none.
+/// The time zone of a schedule; UTC if it names none.
 fn zone(schedule: &crds::Schedule) -> Result<Zone, String> {
     match (schedule.time_zone.as_deref(), schedule.utc_offset.as_deref()) {
         (None, None) => Ok(Zone::UTC),

@@ -1,8 +1,8 @@
 //! Which of several operators looks after a pipeline.
 //!
 //! Operators with disjoint label selectors divide the pipelines of a cluster. An operator with a selector signs each of its pipelines with an
-//! annotation before it does anything else, and takes the signature away, as its last write, once the pipeline has another label. Until then
-//! the operator of the new label waits. So no two operators with selectors write for one pipeline, as long as no watch is more than 90 s late:
+//! annotation before it does anything else. Once the pipeline has another label, it removes the signature as its last write. Until then the
+//! operator of the new label waits. So no two operators with selectors write for one pipeline, as long as no watch is more than 90 s late:
 //!
 //! ```text
 //!  label a -> b     operator a: ends the reconcile that runs, removes its signature      then writes nothing
@@ -63,7 +63,7 @@ pub enum Wait {
 }
 
 impl Responsible {
-    /// What to do about a pipeline with these labels and annotations, if the operator has waited for its signer for so long.
+    /// What to do about a pipeline with these labels and annotations, if the operator has waited for its signer for this long.
     pub fn turn(
         &self,
         labels: &BTreeMap<String, String>,
@@ -83,7 +83,7 @@ impl Responsible {
             (_, false) => Turn::Theirs,
             (Some(signer), true) => {
                 let operator = signer.clone();
-                // A selector that cannot be read is one of nobody.
+                // A selector that cannot be read selects no pipeline.
                 let theirs = signed_with.parse::<Selector>();
                 if theirs.is_ok_and(|theirs| theirs.matches(labels)) {
                     return Turn::Waits(Wait::Overlap { operator, selector: signed_with.to_owned() });

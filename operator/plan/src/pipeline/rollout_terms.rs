@@ -45,7 +45,7 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
-    /// Of so many gateways: at least one, with which the StatefulSet controller replaces one after another.
+    /// Of this many gateways: at least one, with which the StatefulSet controller replaces one after another.
     pub fn of(self, replicas: u32) -> u32 {
         match self {
             Self::Number(number) => number,

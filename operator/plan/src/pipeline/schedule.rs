@@ -8,8 +8,8 @@
 //! | is set forward, 02:00 to 03:00 | does not exist, 02:30 | of the change, 03:00; a schedule from 02:10 to 02:50 is not active on that day |
 //! | is set back, 03:00 to 02:00 | exists twice, 02:30 | at which the clock shows it for the first time |
 //!
-//! Later times on the clock are never earlier moments, so that a schedule is active once for each day on which it begins, without a pause.
-//! Time zones are the table that is compiled into the program, never the machine's: the same arguments give the same answer.
+//! A later time on the clock is never an earlier moment. So a schedule is active once for each day on which it begins, without a pause.
+//! The table of time zones is compiled into the program; the machine's is not read. So the same arguments give the same answer.
 
 use crate::ground::moment::Moment;
 use jiff::{
@@ -29,7 +29,7 @@ impl Zone {
     /// UTC.
     pub const UTC: Self = Self(TimeZone::UTC);
 
-    /// A clock that is always so many minutes ahead of UTC; `None` for more than any clock is.
+    /// A clock that is always this many minutes ahead of UTC; `None` for more than any clock is.
     pub fn ahead_of_utc(minutes: i32) -> Option<Self> {
         let offset = Offset::from_seconds(minutes.checked_mul(60)?).ok()?;
         Some(Self(TimeZone::fixed(offset)))

@@ -1,6 +1,6 @@
-//! The rules of the definition about a change of shards, for what CEL cannot see. CEL compares an object with its own former state: it sees no
-//! change of a reference, no switch between a reference and servers of the spec's own, no connection that is deleted and made again, and
-//! nothing of two edits in a row. So the planned servers are compared with those that the gateways were last given.
+//! The rules of the definition about a change of shards, for what CEL cannot see. CEL compares an object only with its own former state. It
+//! does not see a changed reference, or a switch between a reference and servers in the spec. It does not see that a connection was deleted
+//! and made again, or what two edits in a row changed. So the planned servers are compared with those that the gateways were last given.
 
 use crate::{
     drain::lifecycle::there,
@@ -11,10 +11,10 @@ use crate::{
 use sluice_crds::{ClickHouseSink, TracePipeline};
 use sluice_gateway_config::Violations;
 
-/// The field that a person has to look at.
+/// The field that a violation names.
 const FIELD: &str = "spec.sink.clickhouse";
 
-/// Refuses servers among which rows on their way would get to another shard.
+/// Refuses servers with which rows on their way would go to another shard.
 pub(crate) fn kept(pipeline: &TracePipeline, observed: &Observed) -> Result<(), Violations> {
     let sink = &pipeline.spec.sink.clickhouse;
     let status = pipeline.status.as_ref();

@@ -64,8 +64,8 @@ fn remembered(pipeline: &TracePipeline) -> &[TopicStatus] {
     pipeline.status.as_ref().map_or(&[][..], |status| &status.topics)
 }
 
-/// Partitions of all topics, as far as Kafka or the status say; with `source.otlp`, logs of as many gateways as the spec lets there be. So many
-/// are sent to the table.
+/// Partitions of all topics, as far as Kafka or the status say. With `source.otlp`, the logs of the most gateways that the spec permits. This
+/// many partitions are sent to the table.
 pub(crate) fn partitions_known(pipeline: &TracePipeline, seen: &Partitions) -> u32 {
     if let Some(logs) = logs_at_most(&pipeline.spec) {
         return logs;

@@ -9,7 +9,7 @@ const EXIT_CONFIG: i32 = 64;
 /// Ends of a container that are a loop: the first may be a server that was away for a moment, and between the second and the
 /// third Kubernetes waits 20 s. Chosen.
 const ENDS_MAX: u32 = 3;
-/// An image that cannot be pulled for so many seconds does not exist or may not be pulled. Kubernetes tries five times by then.
+/// An image that cannot be pulled for this many seconds does not exist or may not be pulled. Kubernetes tries five times by then.
 const PULL_SECONDS: i64 = 120;
 
 /// Waiting reasons that will not pass.
@@ -79,8 +79,8 @@ pub(super) fn seconds_between(from: Timestamp, to: Timestamp) -> i64 {
     to.duration_since(from).as_secs()
 }
 
-/// Of a hundred messages so many that cannot be read are a gateway's trouble, where the others have fewer. Chosen: one bad producer among many
-/// is below it, and a gateway that cannot read what the others can is far above it.
+/// Percentage of unreadable messages from which on the gateway is at fault, if the other gateways have fewer. Chosen: one bad producer among
+/// many is below it, and a gateway that cannot read what the others can is far above it.
 const REJECTED_PERCENT: u64 = 10;
 
 /// Messages that cannot be read below which nothing is said of a gateway: their share means little. Chosen.

@@ -7,7 +7,7 @@
 //! - how many gateways may be away, since older operators knew no such field;
 //! - references to connections, since what these say is part of the spec that is hashed;
 //! - a field that has its default, where an earlier definition had no default for it. Its server did not fill it in, and an object does not
-//!   tell whether a person wrote it. If one did, the earlier hash has it: [`spec_known_as`] finds that hash.
+//!   tell whether a person wrote it. If a person did, the earlier hash includes it: [`spec_known_as`] finds that hash.
 
 use crate::{ground::hash, observed::WorkloadSeen};
 use sluice_crds::{

@@ -3,11 +3,11 @@
 
 use crate::observed::WorkloadSeen;
 
-/// The number to set where `replicas` are to be there: fewer at once, since gateways that leave are empty by then.
+/// The number to set now if `replicas` are wanted. A lower number is set at once: at this time, the gateways to remove are empty.
 ///
-/// More only if all gateways have one template, which a new one gets, too: during a rollout, a new gateway would get one that is not proved. A
-/// suspended StatefulSet gets none: its former template may write to a table that is no longer wanted. With `rests`, there are no gateways
-/// because the topics are idle, and the pipeline runs: they come back with the template that they had, as if they had stayed.
+/// A higher number is set only if all gateways have the same template: during a rollout, a new gateway would get a template that is not
+/// proved. A suspended StatefulSet gets none: its former template may write to a table that is no longer wanted. With `rests`, the pipeline
+/// runs without gateways because the topics are idle. Its gateways return with the template that they had, as if they had stayed.
 pub fn replicas_meanwhile(workload: &WorkloadSeen, replicas: u32, rests: bool) -> u32 {
     let may_grow = (workload.wanted > 0 || rests) && workload.partition == 0 && workload.is_rolled_out();
     if may_grow { replicas } else { replicas.min(workload.wanted) }

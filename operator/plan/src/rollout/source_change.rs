@@ -16,7 +16,7 @@ use sluice_gateway_config::CheckedConfig;
 /// The hash of what the config says of Kafka, and of the version of Kafka's Secrets.
 pub(crate) fn source_version(config: &CheckedConfig, secrets: &[Mounted]) -> String {
     let mut kafka = config.config().source.kafka.clone();
-    // Follows from memory and partitions, and is nothing that Kafka could refuse.
+    // This follows from memory and partitions, and Kafka cannot refuse it.
     if let Some(kafka) = &mut kafka {
         kafka.partitions_active_max = 1;
     }

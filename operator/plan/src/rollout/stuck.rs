@@ -8,7 +8,7 @@ use crate::{
 use k8s_openapi::jiff::Timestamp;
 use sluice_crds::RolloutStatus;
 
-/// A pod that is not ready and says no reason has so many seconds to become so: twice the longest start that the probes allow.
+/// A pod that is not ready and says no reason has this many seconds to become so: twice the longest start that the probes allow.
 const START_SECONDS: i64 = 120;
 
 /// The pod to delete now; one at a time, and none while another one ends. `is_draining` tells that gateways were asked to leave, which

@@ -42,7 +42,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// The number of gateways for so many partitions, and how many of them each reads at the same time.
+    /// The number of gateways for this many partitions, and how many of them each reads at the same time.
     fn of_partitions(&self, partitions: u32, wanted: Option<u32>) -> (u32, Result<u32, ByteSize>) {
         let per_replica = self.spec.partitions_per_replica;
         let wanted = wanted.or_else(|| self.policy.replicas_at_first(partitions));
@@ -70,7 +70,7 @@ impl Pipeline<'_> {
         otlp_config::logs(self.spec, self.workers)
     }
 
-    /// The config of gateways that read so many partitions at the same time; `None` where that does not fit their memory.
+    /// The config of gateways that read this many partitions at the same time; `None` where that does not fit their memory.
     pub(crate) fn config(&self, names: &Names, active: u32) -> Option<CheckedConfig> {
         let memory = self.resources.memory;
         let share = Share { workers: self.workers, partitions_active_max: active, memory };

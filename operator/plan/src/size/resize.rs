@@ -22,7 +22,7 @@ use sluice_crds::{
     MEMORY_RESIZES_MAX, MemoryResize, MemoryResizeState as State, MemoryResizing, TracePipelineSpec,
 };
 
-/// A pod is never given more than so many times `gateway.resources.limits.memory`: what it costs is to be no surprise. Chosen.
+/// A pod never gets more than this many times `gateway.resources.limits.memory`, so its cost is bounded. Chosen.
 pub const TIMES_MAX: u64 = 2;
 /// Pods that are asked for in one look: each takes a request, and the next look follows.
 const ASKED_MAX: usize = 16;
@@ -44,18 +44,18 @@ pub struct Ask {
 /// What is to be done, and what is to be said once it is done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
-    /// To be asked for now: what the status says already.
+    /// The requests to send now: the status already names them.
     pub ask: Vec<Ask>,
-    /// What the status says next, but for the answers.
+    /// What the status says next, without the answers.
     pub next: Vec<MemoryResize>,
 }
 
 /// What the API server said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It took it; the pod as it is now.
+    /// It accepted the resize; the pod after it.
     Taken(Box<GatewaySeen>),
-    /// It does not take it, and why.
+    /// It refused the resize; the reason.
     Refused(String),
     /// The pod is gone, or another client changed it at the same time: the next look decides.
     Unclear,

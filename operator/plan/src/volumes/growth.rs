@@ -16,7 +16,7 @@ use crate::{
 };
 use sluice_crds::Queue;
 
-/// How far volumes are on their way to the size of the spec, and what is next.
+/// The progress of volumes towards the size of the spec, and the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Growth {
     /// Size that the spec asks for.
@@ -159,7 +159,7 @@ mod tests {
         for (seen, is_settled, template, state) in [
             (seen(None, &[]), false, "2Gi", Asked),
             (seen(Some("1Gi"), &[(1, 1), (2, 1), (1, 1)]), true, "1Gi", ask(&[("c0", "u0"), ("c2", "u2")])),
-            // Whether the volumes have grown is nothing to wait for.
+            // The step does not wait until the volumes have grown.
             (seen(Some("1Gi"), &[(2, 1), (2, 2)]), true, "2Gi", Recreate),
             (seen(Some("1Gi"), &[(2, 1), (2, 2)]), false, "1Gi", Later),
             (seen(Some("1Gi"), &[]), true, "2Gi", Recreate),

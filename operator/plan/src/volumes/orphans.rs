@@ -20,11 +20,11 @@ use std::time::Duration;
 /// Jobs that drain at the same time: each takes the memory of a gateway. Chosen.
 const DRAINS_MAX: usize = 8;
 
-/// A Job that failed is run again after so long: what it needs are servers, which come back by themselves. Chosen, twice the time
-/// of the schema Job, since no gateway waits for it.
+/// A failed Job is run again after this time: it needs servers, and these return without an action. Chosen: twice the time of the schema
+/// Job, since no gateway waits for it.
 pub const DRAIN_RETRY_AFTER: Duration = Duration::from_mins(1);
 
-/// A gateway whose volume a Job uses waits at most so long for the Job's end: a pod has its grace period of half a minute, and a
+/// A gateway whose volume a Job uses waits at most this long for the Job's end: a pod has its grace period of half a minute, and a
 /// node that is lost gives no sign. After it the gateway is started; it does not get the volume before the Job has let go of it.
 const JOB_END_MAX: Duration = Duration::from_mins(2);
 

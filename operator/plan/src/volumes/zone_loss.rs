@@ -18,8 +18,8 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use sluice_crds::{LossStatus, OnZoneLoss, TracePipeline};
 use std::{collections::BTreeSet, time::Duration};
 
-/// A gateway is waited for so long since it first found no node. Chosen: twice the time after which Kubernetes gives up the pods of a
-/// node that is away, so that a machine that is started again is back by then.
+/// The operator waits this long for a gateway after it first found no node. Chosen: twice the time after which Kubernetes gives up the pods
+/// of a node that is away. A machine that is restarted is back within this time.
 const WAITED_FOR: Duration = Duration::from_mins(10);
 
 /// A gateway that no node takes which reaches its volume.
@@ -78,8 +78,8 @@ pub(crate) fn due(
     }
 }
 
-/// Since when volumes are known to hold nothing but copies of what Kafka has; `None` while that is not known. `is_empty`: they are all
-/// known to be empty now.
+/// The time from which on the operator knows that volumes hold only copies of what Kafka has; `None` without such knowledge. `is_empty`: all
+/// volumes are known to be empty now.
 pub(crate) fn cache_since(
     pipeline: &TracePipeline,
     is_empty: bool,
@@ -93,7 +93,7 @@ pub(crate) fn cache_since(
     before.filter(|since| holds(since, loss)).or_else(|| is_empty.then(|| now.clone()))
 }
 
-/// What the status says, while the topics and brokers are those that it was said of: what is read of others is no copy of these.
+/// What the status says, if it was written for the same topics and brokers: rows from other topics are no copies of these messages.
 fn known_since(pipeline: &TracePipeline) -> Option<&Time> {
     let (status, kafka) = (pipeline.status.as_ref()?, pipeline.spec.source.kafka.as_ref()?);
     let said: BTreeSet<&str> = status.topics.iter().map(|topic| topic.name.as_str()).collect();
@@ -108,7 +108,7 @@ fn is_more_lost(loss: Option<&LossStatus>, observed: &Observed) -> bool {
     observed.messages_lost.iter().any(|(gateway, count)| *count > known(gateway).unwrap_or(0))
 }
 
-/// What was lost by then is not on them: they were empty.
+/// Whether the knowledge still holds after this loss. Messages that were lost before `since` are not on the volumes: they were empty.
 fn holds(since: &Time, loss: Option<&LossStatus>) -> bool {
     loss.is_none_or(|loss| loss.last_time.0 <= since.0)
 }

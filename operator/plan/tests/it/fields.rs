@@ -1,4 +1,4 @@
-//! Fields that reach one place of one object, and no place when nobody set them.
+//! Fields that reach one place of one object, and no place when they are not set.
 
 use crate::{defaults, observed, planned, with};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

@@ -136,7 +136,7 @@ fn lets_pass(spec: &NetworkPolicySpec, pod: &Pod, way: Way, protocol: &str, port
     rules.into_iter().any(|ports| ports.is_none_or(|ports| ports.is_empty() || matches(ports)))
 }
 
-/// Whether the rule is about connections of a pod with these labels in the namespace of that name; `None` is somebody with neither.
+/// Whether the rule is about connections of a pod with these labels in the namespace of that name; `None` is a client outside of pods.
 fn lets_in(rule: &NetworkPolicyIngressRule, peer: Option<(&str, &BTreeMap<String, String>)>) -> bool {
     let matches = |selector: &Option<LabelSelector>, labels: &BTreeMap<String, String>| {
         let selector = selector.as_ref().expect("one without is not evaluated");
@@ -265,7 +265,7 @@ fn the_operators_pods_alone_reach_the_port_that_has_gateways_drain() {
     }
 }
 
-/// Nobody knows the address of one that runs elsewhere.
+/// The address of an operator that runs elsewhere is not known.
 #[test]
 fn an_operator_that_runs_in_no_pod_reaches_that_port_as_everybody_does() {
     let pipeline = sample(SAMPLES[0]);

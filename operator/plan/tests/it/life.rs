@@ -123,7 +123,7 @@ fn a_spec_that_is_wrong_is_said_to_be_so_also_of_a_suspended_pipeline() {
 fn a_pipeline_that_is_left_alone_is_counted_and_compared_with_nothing() {
     let (mut pipeline, facts) = running(&json!({}), &[]);
     pipeline.spec.management_state = ManagementState::Unmanaged;
-    // What is planned differs from what runs, which is nobody's business now.
+    // What is planned differs from what runs; for now the status must not report that.
     pipeline.spec.replicas = Some(7);
     let status = said(&pipeline, &facts);
     let well = ["True/Running", "False/Unmanaged", "False/Ok", "False/Ok", "True/Unmanaged"];
@@ -241,7 +241,7 @@ fn a_removal_does_what_the_policy_says() {
     }
 }
 
-/// Of a volume whose gateway did not confirm that it was empty, nobody may believe that it is.
+/// If a gateway did not confirm that its volume was empty, the volume does not count as empty.
 #[test]
 fn a_suspended_pipeline_remembers_whether_each_gateway_was_empty() {
     let (mut pipeline, mut busy) = running(&json!({}), &[]);

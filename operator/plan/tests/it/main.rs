@@ -67,7 +67,7 @@ fn with_credentials() -> TracePipeline {
     with("/spec/sink/clickhouse/credentials", json!({"secretRef": {"name": "writer"}}))
 }
 
-/// A Secret that lacks the key of this name, and has one that nobody asks for.
+/// A Secret that lacks the key of this name, and has another key that is not used.
 fn lacking(of: KeyUse) -> SecretSeen {
     let key = UsedKey { of, key: of.default_key().into() };
     SecretSeen::KeysMissing { keys: vec![key], found: vec!["other".into()] }
@@ -78,7 +78,7 @@ fn secret_seen(object: &str) -> SecretSeen {
     SecretSeen::Present { version: object.into(), object: object.into() }
 }
 
-/// Facts with which every topic of the pipeline has so many partitions and everything else is well.
+/// Facts with which every topic of the pipeline has this many partitions and everything else is well.
 fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
     let topics = pipeline.spec.source.kafka.iter().flat_map(|kafka| &kafka.topics);
     let secrets = pipeline.spec.secrets().into_iter();

@@ -1,5 +1,5 @@
-//! Pipelines with arbitrary edits: whatever of them can be read at all is planned or refused, and told of, without a panic. The
-//! operator survives one (`operator/src/reconcile/outcome.rs`), but the pipeline would not be looked after.
+//! Pipelines with arbitrary edits: each that can be read at all is planned or refused, and gets a status, without a panic. The operator
+//! survives a panic (`operator/src/reconcile/outcome.rs`), but it could not manage that pipeline.
 
 use crate::{defaults, observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -56,7 +56,7 @@ enum Edit {
     Set(usize),
     /// Sets what stands elsewhere.
     Move(Index),
-    /// Sets a text of so many letters.
+    /// Sets a text of this many letters.
     Long(usize),
 }
 

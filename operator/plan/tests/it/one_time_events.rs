@@ -1,4 +1,4 @@
-//! What is told once, when it happens.
+//! Events that are published once, when the change happens.
 
 use crate::statuses::{running, said};
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! The words that other programs go by: types and reasons of conditions, in which rules, dashboards, health scripts and `kubectl wait` ask.
-//! They are written out here, so that whoever renames one is told that it is a promise.
+//! The words that other programs depend on: types and reasons of conditions. Rules, dashboards, health scripts and `kubectl wait` use them.
+//! They are written out here, so that a test fails when one is renamed.
 
 use serde_json::Value;
 use sluice_plan::scale::{Hold, Limit};

@@ -80,7 +80,7 @@ fn an_oauth_client_without_a_token_is_said_with_its_secret() {
                 let seen = TopicSeen::Unavailable { failure, message: "no token".into() };
                 facts.partitions.insert(topic.clone(), seen);
             }
-            // Nobody goes on with the former secret: it is read for each token.
+            // The former secret is not in use any more: it is read for each token.
             assert_eq!(condition(&said(&pipeline, &facts), "SourceReachable").message, expected);
         }
     }

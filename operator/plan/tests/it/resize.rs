@@ -59,7 +59,7 @@ fn each_kill_is_answered_by_one_step_up_to_the_bound() {
         (of(1, 5, 384), written("384Mi", 1), Some(("384Mi", State::Done))),
         (of(2, 5, 384), written("384Mi", 1), Some(("512Mi", State::Asked))),
         (of(3, 5, 512), written("512Mi", 2), Some(("512Mi", State::AtBound))),
-        // Somebody gave it more than would be given here: nothing is taken away.
+        // Another client gave it more memory than the operator would: the operator does not reduce it.
         (of(1, 5, 900), vec![], Some(("900Mi", State::AtBound))),
         // Not whole MiB.
         (
@@ -263,7 +263,7 @@ impl World {
             let answer = self.patch(ask);
             answered(&mut next.next, ask, answer);
         }
-        // Whoever asked for nothing may have been cut off before the status, too.
+        // An operator that asked for nothing may also end before it writes the status.
         if writes || (next.ask.is_empty() && asks) {
             self.written = next.next;
         }

@@ -16,7 +16,7 @@ const PARTITIONS: u32 = 96;
 /// The document, which users read.
 const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
-/// Changes of the full sample, each of which a person may make: field, and value as JSON.
+/// Changes of the full sample that a person may make, one by one: field, and value as JSON.
 #[rustfmt::skip]
 const CHANGES: [(&str, &str); 211] = [
     ("source.kafka.connectionRef.name", r#""another""#),

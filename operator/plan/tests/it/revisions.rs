@@ -84,7 +84,7 @@ fn revision_of_running(pipeline: &TracePipeline, live: &str) -> String {
 
 #[test]
 fn a_pipeline_that_has_no_later_field_is_not_tried_again_after_an_upgrade() {
-    // What was taken back is told by the spec's hash: a field that nobody set must not be in it, nor its default.
+    // A revision that was rolled back is known by the spec's hash: a field that is not set must not be in the hash, nor its default.
     let mut pipeline = without_later(sample("tracepipeline-full.yaml"));
     let before = spec_hash(&pipeline);
     let object = serde_json::to_value(&pipeline.spec).unwrap();

@@ -170,7 +170,7 @@ fn what_the_schema_job_said_stays_while_none_can_be_planned() {
     assert_eq!(summary(&refused)[0], "False/SpecInvalid");
     assert_eq!((of(&refused), words(&refused)), (of(&before), ["True/Ok", "True/Ok"].map(Into::into)));
     assert_eq!(of(&refused)[0].observed_generation, Some(1), "it was said of the spec before");
-    // The refused spec names another table or other servers, of which no Job is made: gateways go on with those before.
+    // The refused spec names another table or other servers. No Job is made for them, and gateways keep the table and servers from before.
     let another = Observed { schema_job: Some("demo-schema-2".into()), ..unseen.clone() };
     assert_eq!(of(&said(&pipeline, &another)), of(&before));
     // Another Job is planned, and has not run: what the one before said is of another table.

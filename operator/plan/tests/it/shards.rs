@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_plan::{Planned, build, derived, plan};
 
-/// A pipeline with so many shards of one server each.
+/// A pipeline with this many shards of one server each.
 fn sharded(shards: u32) -> TracePipeline {
     let shards: Vec<Value> =
         (0..shards).map(|number| json!({"endpoints": [format!("http://c{number}:8123")]})).collect();
@@ -68,7 +68,7 @@ fn the_protocol_of_the_group_is_none_of_the_jobs_business() {
     let (classic, consumer) = (kafka("Classic"), kafka("Consumer"));
     assert_eq!(schema_config(&classic), schema_config(&consumer));
     assert_ne!(config_of(&classic), config_of(&consumer));
-    // What nobody asked for stands in no config, so that an operator that knows of it restarts no gateway.
+    // A field that is not set is in no config, so a new operator version that knows the field restarts no gateway.
     assert!(!config_of(&classic).contains("groupProtocol"), "{}", config_of(&classic));
 }
 

@@ -1,4 +1,4 @@
-//! Kafka as gateways are told of it: which group they stay in, and when they may be told of other brokers.
+//! Kafka in the gateways' config: which group they stay in, and when the config may name other brokers.
 
 use crate::{defaults, observed, planned, sample, secret_seen, with};
 use serde_json::json;
@@ -87,7 +87,7 @@ fn a_change_of_kafka_waits_until_kafka_answers_to_it_and_no_other_does() {
     assert!(!planned(&brokers, &facts).holds_source());
 }
 
-/// As it is once Kafka has answered for the first time.
+/// The pipeline after the first answer of Kafka.
 fn with_topics(mut pipeline: TracePipeline) -> TracePipeline {
     let topics = vec![TopicStatus { name: "otlp_spans".into(), partitions: 12 }];
     pipeline.status = Some(TracePipelineStatus { topics, ..TracePipelineStatus::default() });

@@ -21,7 +21,7 @@ mod zone_loss;
 
 const GIB: u64 = 1 << 30;
 
-/// The claim of a gateway that runs, of so many GiB asked for and had.
+/// The claim of a gateway that runs, of this many GiB asked for and had.
 fn claim(ordinal: u32, requested: u64, capacity: u64) -> ClaimSeen {
     ClaimSeen {
         name: format!("queue-demo-gateway-{ordinal}"),
@@ -215,7 +215,8 @@ fn volumes_of_a_suspended_pipeline_wait_for_its_gateways_and_are_no_orphans() {
     }
 }
 
-/// Kubernetes keeps such a claim until its pod has ended, which nobody hears of on a node that is gone; then its volume is thrown away.
+/// Kubernetes keeps such a claim until its pod has ended, and then deletes its volume. If the node is gone, it never learns that the pod has
+/// ended.
 #[test]
 fn a_claim_that_is_deleted_under_its_gateway_is_named_with_what_to_do() {
     let (pipeline, mut facts) = growing("1Gi", &[(1, 1), (1, 1), (1, 1)]);

@@ -1,9 +1,9 @@
-//! What the operator logs in to Kafka with where the pipeline's login is that of its pods: a token of its own ServiceAccount, or a role of AWS that
-//! this account has. It has no right to make tokens of other accounts, with which it could act as each of them.
+//! What the operator logs in to Kafka with if the pipeline uses the login of its pods: a token of its own ServiceAccount, or a role of AWS that
+//! this account has. The operator has no right to make tokens of other accounts: with it, it could act as any account.
 //!
-//! Whoever may make a pipeline chooses its brokers, its audience, its token endpoint and its region. A token that went wherever a pipeline says
-//! would be a token of everybody. So an admin names for each login of the operator the only brokers that it is for, and for an assertion the only
-//! token endpoint, too. Brokers get it over TLS only.
+//! A user who may create a pipeline chooses its brokers, its audience, its token endpoint and its region. If the operator sent a token to any
+//! broker that a pipeline names, such a user could read the token. So an admin names for each login of the operator the only brokers that it is
+//! for, and for an assertion also the only token endpoint. Brokers get it over TLS only.
 
 use sluice_crds::KafkaSource;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub struct OwnLogins {
 pub struct BoundFile {
     /// The file.
     pub file: String,
-    /// Brokers, each as `bootstrapServers` of a pipeline has it.
+    /// Brokers, each written as in `bootstrapServers` of a pipeline.
     pub servers: Vec<String>,
 }
 

@@ -175,7 +175,7 @@ impl Known {
         };
     }
 
-    /// The last answer, if it is not older than so many seconds.
+    /// The last answer, if it is not older than this many seconds.
     fn good(&self, seconds: u64) -> Option<&Sample> {
         let (at, sample) = self.good.as_ref()?;
         (at.elapsed() < Duration::from_secs(seconds)).then_some(sample)
@@ -196,7 +196,7 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// Asks with at most so many clients at the same time.
+    /// Asks with at most this many clients at the same time.
     pub fn new(clients_max: u16, metrics: KafkaClientMetrics) -> Self {
         Self { clients: Arc::new(Clients::new(clients_max, metrics)), known: Arc::default() }
     }
@@ -277,7 +277,7 @@ async fn answer(connected: Connected, source: &Source) -> Result<Sample, Error> 
     let place = connection.place().await;
     let asked = source.clone();
     let question = move || {
-        // There are never more than there may be: the other one is closed first. It is rare that there are so many.
+        // The limit of clients is never exceeded: the other client is closed first. The limit is rarely reached.
         drop(given_up);
         let answer = ask(&connection, &asked);
         connection.note(answer.as_ref().map_or_else(kafka::Error::is_answer, |asked| !asked.is_late));
@@ -314,7 +314,7 @@ fn ask(connection: &Connection, source: &Source) -> Result<Asked, kafka::Error> 
                 sample.lag_messages = Some(lag_messages(&positions, source.from_earliest));
                 sample.partitions = positions.iter().map(partition).collect();
             }
-            // Partitions without offsets are worth having: a coordinator that is away says nothing about their number.
+            // Partitions without offsets are still useful: their number does not depend on the coordinator.
             Err(error) => {
                 debug!(%error, group = %source.consumer_group, "no lag");
                 is_late = error.is_clients_end();

@@ -241,7 +241,7 @@ fn a_listener_that_accepted_no_connection_is_not_silent() {
 
 #[test]
 fn a_token_endpoint_that_does_not_answer_is_told_and_kafka_is_not_asked() {
-    // Connections are taken by the system, and nobody reads them.
+    // The system accepts connections, and no program reads them.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}/token", listener.local_addr().unwrap());
     let spec = serde_json::from_value(json!({

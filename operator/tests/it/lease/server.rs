@@ -38,7 +38,7 @@ pub enum Way {
     LateWrites,
     /// They are answered with an error.
     Refused,
-    /// They and their answers are under way for up to so many seconds each.
+    /// They and their answers are under way for up to this many seconds each.
     Late(u64),
 }
 
@@ -54,7 +54,7 @@ struct State {
 pub struct Server(Arc<Mutex<State>>);
 
 impl Server {
-    /// For so many operators.
+    /// For this many operators.
     pub fn new(operators: usize, dice: Dice) -> Self {
         let ways = vec![Way::Open; operators];
         Self(Arc::new(Mutex::new(State { lease: None, version: 0, ways, dice })))
@@ -72,7 +72,7 @@ impl Server {
         self.0.lock().unwrap().ways[number] = way;
     }
 
-    /// Somebody else changes fields of the Lease, or makes it.
+    /// Another client changes fields of the Lease, or creates it.
     pub fn change(&self, spec: &Value) {
         self.0.lock().unwrap().store(spec);
     }

@@ -11,10 +11,10 @@ use super::{Assignment, Owned};
 /// Whether a partition is in quarantine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quarantine {
-    /// Not yet: no worker has it. A worker that got the order to release it before it had it would keep it.
+    /// Not yet: no worker has the partition. If a worker got the order to release it before it got the partition, it would keep it.
     NotGiven,
     No,
-    /// Yes, and its worker was told to release it.
+    /// Yes, and its worker got the order to release it.
     Yes,
 }
 

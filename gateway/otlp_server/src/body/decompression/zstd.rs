@@ -78,7 +78,7 @@ pub(super) fn window_too_large(head: &Head) -> Failure {
     ))
 }
 
-/// Bytes of a whole frame as it is compressed.
+/// Compressed bytes of a whole frame.
 pub(super) fn frame_bytes(frame: &[u8]) -> Option<usize> {
     find_frame_compressed_size(frame).ok()
 }

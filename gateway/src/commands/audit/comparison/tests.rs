@@ -19,7 +19,7 @@ fn ids(key: Key) -> [u8; 8] {
     u64::from(key).to_be_bytes()
 }
 
-/// Chunks of so many messages.
+/// Chunks of this many messages.
 fn chunks(log: &Log, messages: usize) -> Vec<(RangeReport, Chunk)> {
     let mut chunks = Vec::new();
     for (number, part) in log.messages.chunks(messages).enumerate() {

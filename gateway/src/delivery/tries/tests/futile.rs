@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What follows each of so many equal failures, if the fate is unknown each time.
+/// What follows each of this many equal failures, if the fate is unknown each time.
 fn after(tries: u32, views: bool, failure: Failure) -> Vec<&'static str> {
     let mut block = Tries::inherited(views, NOW);
     let mut names = Vec::new();

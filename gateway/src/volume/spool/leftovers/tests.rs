@@ -4,7 +4,7 @@ use super::*;
 use crate::volume::test_volume::{TestTable, Volume, bytes, left_behind};
 use sluice_ranges::Content;
 
-/// The ranges that a generation of the partition is told of.
+/// The ranges that a generation of the partition gets.
 fn kept(left: &Leftovers, generation: u64, cluster: &str, columns: u64) -> Vec<OffsetRange> {
     let id = PartitionId { topic: "spans".into(), partition: 3 };
     left.kept((&id, Generation(generation)), cluster, columns).iter().map(|kept| kept.range).collect()

@@ -40,7 +40,7 @@ fn what_fails_goes_back_by_itself_and_the_others_never_notice() {
     assert_eq!((status.revision.as_str(), status.proved.as_deref()), ("bad-1", Some("good-0")));
     let after: Vec<u32> = model.pods.values().map(|pod| pod.uid).collect();
     assert_eq!((model.revisions(), &after[..2]), (vec!["good-0"; 3], &before[..2]));
-    // Nothing happens any more, until somebody edits the spec: the same template again counts as well.
+    // Nothing happens any more until a user edits the spec. An edit that gives the same template counts, too.
     model.settle();
     assert_eq!(model.status.clone().unwrap(), status);
     model.edit("bad-1");
@@ -338,7 +338,7 @@ fn happen(model: &mut Model, event: &Event) {
         Event::Lose(ordinal) => model.lose(*ordinal),
         Event::Pass(seconds) => model.pass(*seconds),
         Event::ForgetStatus => {
-            // A status that is lost between two rollouts; in the middle of one, what was passed is not known any more.
+            // The status is lost between two rollouts. In the middle of a rollout, its loss would also lose which steps it has passed.
             if model.state() == Some(RolloutState::Complete) {
                 model.status = None;
             }
@@ -385,7 +385,7 @@ proptest! {
         model.settle();
         let is_late = model.status.as_ref().is_some_and(|status| status.message.starts_with("no progress"));
         if is_late {
-            // Nobody started the pods in time, whatever their revision is.
+            // The pods were not started in time, whatever their revision is.
             let revision = model.wanted.0.clone();
             model.edit(&revision);
             model.settle();

@@ -59,7 +59,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// So many gateways run `good-0`, and nothing is under way.
+    /// This many gateways run `good-0`, and nothing is under way.
     pub fn running(replicas: u32) -> Self {
         let mut model = Self {
             now: Timestamp::from_second(1_790_000_000).unwrap(),
@@ -135,7 +135,7 @@ impl Model {
         self.look_until(applies, usize::MAX, writes)
     }
 
-    /// The same of an operator that dies after so many deletions of pods.
+    /// The same of an operator that dies after this many deletions of pods.
     pub fn look_until(&mut self, applies: bool, deletions: usize, writes: bool) -> Step {
         let (workload, (revision, edit, replicas)) = (self.seen(), self.wanted.clone());
         let spec = edit.to_string();
@@ -204,7 +204,7 @@ impl Model {
         (self.template, self.partition, self.replicas) = (template, step.partition, step.replicas);
     }
 
-    /// Gateways from this one on are told to leave.
+    /// The operator drains gateways from this one on.
     pub fn leave(&mut self, target: u32) {
         self.leaving = Some(DrainStatus {
             state: DrainState::Draining,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sluice_crds::RolloutState;
 use sluice_plan::rollout::Unavailable;
 
-/// So many gateways, of which the first one has proved `good-1`.
+/// This number of gateways. The first one has proved `good-1`.
 fn rolling(replicas: u32, unavailable: Unavailable) -> Model {
     let mut model = Model::running(replicas);
     model.terms.unavailable = unavailable;
@@ -98,7 +98,7 @@ fn gateways_go_back_at_the_same_pace() {
 #[derive(Debug, Clone)]
 enum Turn {
     Look,
-    /// The operator dies after so many deletions, and has written nothing but the StatefulSet.
+    /// The operator dies after this many deletions, and has written nothing but the StatefulSet.
     Killed {
         deletions: usize,
     },

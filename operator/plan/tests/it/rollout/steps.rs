@@ -36,7 +36,7 @@ fn written(state: RolloutState, seconds_ago: i64) -> RolloutStatus {
     }
 }
 
-/// Three gateways, of which the last one has the newest revision.
+/// Three gateways. The last one has the newest revision.
 fn workload(last: impl FnOnce(&mut GatewaySeen)) -> WorkloadSeen {
     let mut gateways: Vec<GatewaySeen> = (0..3)
         .map(|ordinal| GatewaySeen {
@@ -177,7 +177,7 @@ fn others_may_take_their_time_to_leave_but_not_to_become_ready() {
     assert_eq!(state(&with(|_| {})), RolloutState::RolledBack);
 }
 
-/// The demo with a workload that has been given its plan, as the server has it.
+/// The demo's workload as the server stores it after the plan was applied.
 fn live(pipeline: &TracePipeline) -> StatefulSet {
     let plan = planned(pipeline, &observed(pipeline, 12));
     let first = Seen {

@@ -32,7 +32,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// So many partitions with so many messages a second each, and so many gateways.
+    /// This many partitions with this many messages a second each, and this many gateways.
     pub fn new(partitions: usize, arrival: u64, replicas: u32) -> Self {
         let workload = WorkloadSample { desired: replicas, ready: replicas, ..WorkloadSample::default() };
         let offset = PartitionSample { committed: Some(0), ..PartitionSample::default() };
@@ -160,7 +160,7 @@ impl Course {
         decision
     }
 
-    /// So many seconds of it; the last decision.
+    /// This many seconds of it; the last decision.
     pub fn run(&mut self, seconds: u64) -> Decision {
         let mut last = self.step();
         for _ in 1..seconds / POLL_SECONDS {

@@ -171,8 +171,8 @@ impl World {
     }
 }
 
-/// What four gateways, of which two are to leave, come to with these answers, so many seconds after they were asked. The claim is of the last one,
-/// which does not run.
+/// Two of four gateways are to leave. The step that these answers lead to, this number of seconds after the operator asked them. The claim
+/// belongs to the last one, which does not run.
 fn leaving(seconds: u64, claim: Option<&str>, answers: [Answer; 2]) -> Step {
     let terms = Terms { timeout_seconds: TIMEOUT_SECONDS, on_timeout: OnTimeout::Abort };
     let asked = Seen {

@@ -65,7 +65,7 @@ fn nothing_known_for_five_minutes_takes_the_fallback() {
 
 #[test]
 fn messages_of_which_a_gateway_does_less_than_one_a_second_are_scaled_for_too() {
-    // Eight partitions with 0.2 messages a second each, of which one gateway does 0.4 in all.
+    // Eight partitions with 0.2 messages a second each. One gateway handles 0.4 messages a second.
     let (mut samples, mut state) = (Samples::default(), State::default());
     (samples.workload.desired, samples.workload.ready) = (1, 1);
     let policy = Policy { mode: Mode::Auto, ..Policy::default() };
@@ -99,7 +99,7 @@ fn messages_of_which_a_gateway_does_less_than_one_a_second_are_scaled_for_too() 
     assert!((decision.next.capacity.unwrap() - 0.4).abs() < 0.01, "{:?}", decision.next.capacity);
     assert!(decision.replicas > 4, "{}", decision.reason);
     assert!(decision.reason.starts_with("1.6 messages/s at 76 % of 0.4 per gateway"), "{}", decision.reason);
-    // Nine minutes of which three quarters are left.
+    // The backlog of nine minutes; three quarters are left.
     assert!(decision.figures.unwrap().lag_seconds > 400.0);
 }
 

@@ -32,7 +32,7 @@ fn polls_until(course: &mut Course, replicas: u32, most: u32) -> Option<u32> {
     (1..=most).find(|_| step(course).replicas == replicas)
 }
 
-/// A poll and its decision, followed at once. Where no gateway runs, no pod is seen and nobody owns a partition.
+/// A poll and its decision, followed at once. If no gateway runs, no pod is seen and no partition has an owner.
 fn step(course: &mut Course) -> Decision {
     let rests = course.samples.workload.desired == 0;
     course.step_with(|sample| {
@@ -78,7 +78,7 @@ fn many_messages_bring_as_many_gateways_as_read_them() {
     course.state.capacity = Some(1_000.0);
     let decision = course.step_with(|sample| {
         (sample.group_stable, sample.pods) = (false, Vec::new());
-        // 1,200 a second since the poll before, of which a gateway takes 760.
+        // 1,200 messages a second since the poll before. A gateway takes 760 a second.
         sample.partitions[0].as_mut().unwrap().end += 18_000;
     });
     assert_eq!(decision.replicas, 2);

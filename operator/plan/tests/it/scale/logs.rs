@@ -22,7 +22,7 @@ enum Work {
 
 /// All requests, in the parts that a gateway has of them.
 const ALL: u64 = 1_000_000;
-/// Of the connections, one in so many ends between two polls, and the client connects to any gateway: they live for ten minutes.
+/// Of the connections, one in this many ends between two polls, and the client connects to any gateway: they live for ten minutes.
 const ENDS_ONE_IN: u64 = 40;
 
 #[derive(Debug, Clone, Default)]
@@ -110,7 +110,7 @@ impl Fleet {
 }
 
 impl Gateway {
-    /// A poll's worth of time in which so many requests a second come.
+    /// A poll's worth of time in which this many requests a second come.
     fn pass(&mut self, share: u64, disk: u64) {
         let came = share.min(disk) * POLL_SECONDS;
         self.logs.appended += came;

@@ -34,7 +34,7 @@ fn a_topic_made_anew_neither_empties_nor_fills_the_workload() {
 }
 
 /// Sees to it that offsets are large, and after ten minutes changes what Kafka says of each partition; gives the number of gateways
-/// after so many minutes more.
+/// after this many minutes more.
 fn replicas_after(minutes: u64, change: impl Fn(&PartitionSample, u64) -> PartitionSample) -> u32 {
     const BEFORE: u64 = 1_000_000;
     let mut course = Course::new(8, 50, 2);

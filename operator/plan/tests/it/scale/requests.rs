@@ -3,7 +3,7 @@
 use super::course::{CAPACITY, Course};
 use sluice_plan::scale::{Alignment, Cause, Limit, Load, Mode, Policy};
 
-/// Gateways between 1 and 8, and so many requests a second at all of them together.
+/// Gateways between 1 and 8, and this many requests a second at all of them together.
 fn course(arrival: u64, replicas: u32) -> Course {
     let mut course = Course::new(1, arrival, replicas);
     course.policy = Policy {

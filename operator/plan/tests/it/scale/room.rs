@@ -22,7 +22,7 @@ fn pods_that_no_node_takes_are_taken_back() {
     );
 }
 
-/// A poll and its decision, followed, where nodes take no more than so many gateways.
+/// A poll and its decision, followed, where nodes take no more than this many gateways.
 fn step_with_room(course: &mut Course, room: u32) -> Decision {
     let sample = course.pass();
     course.samples.history.push(sample);

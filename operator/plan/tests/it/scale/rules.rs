@@ -86,7 +86,7 @@ fn with_surplus() -> Course {
     course
 }
 
-/// A poll in which every partition is so many seconds behind, and a queue volume holds so many blocks.
+/// A poll in which every partition is this many seconds behind, and a queue volume holds this many blocks.
 fn waiting(course: &mut Course, lag_seconds: u64, spool_blocks: u64) -> Decision {
     course.step_with(|sample| {
         for partition in sample.partitions.iter_mut().flatten() {
@@ -196,7 +196,7 @@ fn a_schedule_lowers_the_most_at_its_edge_and_the_load_has_its_gateways_again_af
     assert_ne!(decision.limited, Some(Limit::MaxReplicas));
 }
 
-/// A gateway's memory limit, of which three quarters are planned for.
+/// A gateway's memory limit. Plans use three quarters of it.
 const MEMORY_LIMIT_BYTES: u64 = 512 << 20;
 
 /// A poll in which each gateway takes 60 MiB, and 40 MiB more for each of its partitions.

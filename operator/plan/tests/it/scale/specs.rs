@@ -1,4 +1,4 @@
-//! From a spec to the number of gateways: whose it is in each mode, and that it alone restarts nobody.
+//! From a spec to the number of gateways: who sets it in each mode, and that a change of only this number restarts no gateway.
 
 use crate::{observed, planned, sample, with};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What a user is promised of additions that do not help: that they end, and are tried again only now and then.
+//! The promise about added gateways that do not help: the autoscaler stops adding, and tries again only from time to time.
 
 use super::course::Course;
 use proptest::prelude::*;
@@ -7,11 +7,11 @@ use sluice_plan::{
     scale::{Cause, Decision, Limit},
 };
 
-/// Kafka hands out at most so many messages a second, to however many gateways.
+/// Kafka returns at most this number of messages a second, to any number of gateways.
 const QUOTA: u64 = 2_000;
-/// Additions are judged when they are so old.
+/// The age at which an addition is judged.
 const TRIAL_SECONDS: f64 = 180.0;
-/// Nothing is added for so long after two of them in a row were in vain.
+/// After two additions in a row that did not help, no gateway is added for this time.
 const IN_VAIN_SECONDS: f64 = 900.0;
 
 /// A poll under the quota: what is not work looks like waiting for messages, so that no share of the workers'

@@ -1,4 +1,4 @@
-//! What a reason says of the number is what is decided, whoever decides it: the load, a bound, a schedule or nobody.
+//! The number in a reason is the number that was decided, in every case: decided by the load, a bound or a schedule, or not decided.
 
 use super::course::{Course, POLL_SECONDS};
 use proptest::{collection::vec, prelude::*};

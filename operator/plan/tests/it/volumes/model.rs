@@ -17,11 +17,11 @@ const GATEWAYS: u32 = 5;
 
 #[derive(Debug, Clone)]
 enum Action {
-    /// Somebody scales the StatefulSet, and its controller does what it is told.
+    /// Another client scales the StatefulSet, and its controller follows.
     Scaled(u32),
     /// Gateways that run put something on their volumes.
     Written,
-    /// Jobs that run do their work, if nobody else has the volume, or fail.
+    /// Jobs that run do their work, if no other pod has the volume, or fail.
     Worked { fails: bool },
     /// The operator looks, and does so many of its writes.
     Reconciled { wanted: u32, writes: usize },

@@ -1,6 +1,10 @@
-//! Volumes that may hold the only copy of rows, against a naive cluster: gateways commit after the insert or after the enqueue as the
-//! config says that they were started with, people edit the spec, scale, suspend and delete, `ClickHouse` is away for as long as it likes,
-//! the operator is cut off between any two of its writes, and Kubernetes throws claims away where the StatefulSet lets it.
+//! Volumes that may hold the only copy of rows, against a naive cluster:
+//!
+//! - Gateways commit after the insert or after the enqueue, as in the config that they were started with.
+//! - People edit the spec, scale, suspend and delete.
+//! - `ClickHouse` may be away for any time.
+//! - The operator may end between any two of its writes.
+//! - Kubernetes deletes claims if the StatefulSet permits it.
 
 mod action;
 mod cluster;

@@ -6,7 +6,7 @@ use sluice_crds::{DeletionPolicy, OnTimeout};
 
 #[derive(Debug, Clone)]
 pub enum Action {
-    /// Somebody edits the spec.
+    /// A user edits the spec.
     Commits(bool),
     OnTimeout(OnTimeout),
     Keeps {
@@ -16,13 +16,13 @@ pub enum Action {
     Goes(DeletionPolicy),
     Wants(u32),
     Suspends(bool),
-    /// Somebody scales the StatefulSet behind the operator's back.
+    /// Another client scales the StatefulSet.
     Scaled(u32),
     /// Kubernetes starts and ends pods.
     Controlled,
     /// It brings a pod to the newest config.
     Rolled(u32),
-    /// A pod begins anew, as it is.
+    /// A pod restarts, with its revision and config.
     Restarted(u32),
     /// Gateways put rows on their volumes.
     Written,
@@ -30,13 +30,13 @@ pub enum Action {
     Forgotten,
     /// `ClickHouse` is there: gateways insert what is on their volumes.
     Inserted,
-    /// Jobs that run do their work, if nobody else has the volume, or fail.
+    /// Jobs that run do their work, if no other pod has the volume, or fail.
     Worked {
         fails: bool,
     },
     /// The operator asks gateways what is queued.
     Asked,
-    /// The operator looks, and does so many of its writes; some time later it looks again.
+    /// The operator looks, and does this number of its writes; some time later it looks again.
     Reconciled {
         writes: usize,
         seconds: u64,

@@ -73,7 +73,7 @@ pub struct Cluster {
     pub jobs: BTreeMap<u32, DrainJobSeen>,
     pub leaving: Option<DrainStatus>,
     pub suspension: Option<SuspensionStatus>,
-    /// Whether anything was queued when the operator asked, and of which pods.
+    /// The answer when the operator last asked: whether anything was queued, and the pods that answered.
     pub told: Option<(bool, Vec<u32>)>,
     pub now: Moment,
     pub made: u32,

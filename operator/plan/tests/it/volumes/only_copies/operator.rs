@@ -161,7 +161,7 @@ impl Cluster {
         self.scale(replicas);
     }
 
-    /// Somebody deletes the pipeline, and what it owns goes with it once it is let go.
+    /// A user deletes the pipeline. Once the operator removes its finalizer, Kubernetes deletes what the pipeline owns.
     pub fn delete(&mut self, policy: DeletionPolicy, inserts: bool) {
         self.now = Moment(self.now.0.max(DELETED_MS));
         let since = self.now;
@@ -199,7 +199,7 @@ impl Cluster {
         }
     }
 
-    /// The StatefulSet is told to keep claims that it would throw away.
+    /// Makes the StatefulSet keep claims that it would delete.
     fn retain(&mut self) {
         for field in to_be_retained(&self.pipeline, &self.seen()) {
             match field {
