@@ -69,7 +69,7 @@ pub struct ScalingStatus {
 #[serde(rename_all = "camelCase")]
 pub struct DrainStatus {
     /// Draining: they give up their partitions and insert what they hold. Resuming: the operator asks them to read again. Waiting: they were not
-    /// empty in time, and the operator tries again later.
+    /// empty in time, or one of them does not run; the operator tries again later.
     pub state: DrainState,
     /// Gateways that remain.
     pub target: u32,
@@ -80,9 +80,9 @@ pub struct DrainStatus {
     /// What they still hold, or why they stay.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What was known of the gateways when they were removed. Absent before. Empty: each had confirmed that it holds nothing.
-    /// Unconfirmed: the pod of one did not run, one was of an older version, or one has a volume that cannot be read. TimedOut:
-    /// scaling.drain.timeout was over, and one held blocks or did not answer.
+    /// What was known of the gateways when they were removed, or when they were late and stay. Absent before. Empty: each had confirmed that it
+    /// holds nothing. Unconfirmed: the pod of one did not run, one was of an older version, or one has a volume that cannot be read. TimedOut:
+    /// scaling.drain.timeout was over, and one held blocks, did not run or did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<DrainOutcome>,
 }
@@ -98,7 +98,7 @@ pub enum DrainState {
     Waiting,
 }
 
-/// What was known of gateways when they were removed.
+/// What was known of gateways when they were removed, or when they were late.
 #[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DrainOutcome {
     /// Each had confirmed that it holds nothing.

@@ -32,7 +32,7 @@ impl Standing {
     fn of(held: &Remaining) -> Self {
         if held.draining == Some(false) {
             Self::TakesPart
-        } else if held.blocks > 0 || held.uncommitted > 0 {
+        } else if held.blocks > 0 || held.uncommitted > 0 || held.unreadable {
             Self::Holds
         } else if held.damaged == Some(true) {
             Self::Damaged
@@ -44,6 +44,9 @@ impl Standing {
 
 /// What a gateway holds, in words.
 fn in_words(held: &Remaining) -> String {
+    if held.unreadable {
+        return "cannot read a log on its volume now, and the requests in it are not inserted".to_owned();
+    }
     if held.blocks == 0 && held.uncommitted == 0 {
         let damaged = if held.damaged == Some(true) { " but unreadable data on its volume" } else { "" };
         return format!("holds nothing{damaged}");
@@ -183,6 +186,11 @@ mod tests {
             (
                 r#"{"blocks":0,"bytes":0,"uncommitted":2,"damaged":true}"#,
                 "holds 0 blocks (0 B) and 2 uncommitted messages",
+                Standing::Holds,
+            ),
+            (
+                r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":true,"draining":true,"unreadable":true}"#,
+                "cannot read a log on its volume now, and the requests in it are not inserted",
                 Standing::Holds,
             ),
         ] {

@@ -3,11 +3,15 @@
 //! ```text
 //!            fewer are wanted                     all are empty, or the timeout is over and they are forced
 //!  (none) -------------------> Draining ------------------------------------> fewer replicas --> (none)
-//!    ^                            |  \ the timeout is over
-//!    |   all read again           |   `-----> Waiting (they read again) -------+ after the same time,
+//!    ^                            |  \ the timeout is over, or one of them does not run
+//!    |   all read again           |   `-----> Waiting (they read again) -------+ after the same time, or once all of them run;
 //!    +---------------- Resuming <-+ more are wanted                            | or when another number is wanted
 //!                         ^----------------------------------------------------+
 //! ```
+//!
+//! With `source.otlp`, only a gateway empties its volume. While one of those that are to leave does not run ([`stopped`]), the operator asks none
+//! of them to drain, since none could leave: a StatefulSet removes the highest number first. Also a gateway that said that it is empty, and then
+//! stopped, counts as one that may hold requests: it may have run again in between, and accepted some.
 //!
 //! The pipeline's status has the state. The status names a request before a gateway gets it. So an operator that
 //! crashed finds, at any step, every gateway that may have been asked to drain. All requests may be repeated. Pure: no clock and no
@@ -15,10 +19,13 @@
 
 pub mod lifecycle;
 pub mod membership;
+mod seen;
+pub mod stopped;
 pub mod undrain;
 mod words;
 
 pub use crate::pipeline::drain_terms::Terms;
+pub use seen::{Answer, Seen};
 pub(crate) use words::in_words;
 
 use crate::ground::{
@@ -27,10 +34,10 @@ use crate::ground::{
 };
 use sluice_crds::{DrainOutcome, DrainState, DrainStatus, OnTimeout};
 use std::{collections::BTreeMap, ops::Range};
-use words::{gone, named};
+use words::{gone, named, waits_for};
 
-/// A gateway that has not answered for so many seconds after a drain began is named. Chosen: several times the operator's look at a drain,
-/// so that the reason does not change while the first answers come.
+/// A gateway that has not answered for so many seconds after a drain began is named, and one that has not run for as long is waited for. Chosen:
+/// several times the operator's look at a drain, so that the reason does not change while the first answers come.
 const SILENT_SECONDS: u32 = 30;
 
 /// Gateways that answered a request to drain with [`Answer::Done`]: they hold nothing and can read all of their volumes. The same answer to
@@ -48,52 +55,6 @@ pub enum Request {
     Drain,
     /// Join the consumer group again.
     Resume,
-}
-
-/// The answer of one gateway, or why there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// Its pod does not exist or does not run, and the consumer group does not count it as a member.
-    Gone,
-    /// Its pod ended or was created, or its process started, less than a session ago: the group may still count it as a member
-    /// ([`membership`]), and no other gateway reads its partitions. Once it is in the group again, it gets the request and leaves at once.
-    Away,
-    /// An older gateway, which does not know the request. It leaves the group when its pod is deleted.
-    Unknown,
-    /// It has carried out the request. A drained gateway has no blocks and nothing uncommitted.
-    Done,
-    /// It is drained, and its queue volume must stay: it is damaged, or has dead letters of `source.otlp`, or the gateway is too old to say.
-    Damaged,
-    /// It drains and still holds blocks, or uncommitted messages.
-    Holds {
-        /// Blocks that are not inserted.
-        blocks: u64,
-    },
-    /// It did not answer in time.
-    Silent,
-}
-
-impl Answer {
-    fn lets_go(self) -> bool {
-        matches!(self, Self::Gone | Self::Unknown | Self::Done | Self::Damaged)
-    }
-}
-
-/// The facts for a step; answers by ordinal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// Replicas of the StatefulSet.
-    pub current: u32,
-    /// Replicas that the plan wants.
-    pub wanted: u32,
-    /// Ordinals of pods that run.
-    pub running: Vec<u32>,
-    /// Ordinals of pods that do not run and may still be members of the group.
-    pub away: Vec<u32>,
-    /// Answers to [`request`].
-    pub answers: BTreeMap<u32, Answer>,
-    /// With `source.otlp`, gateways that do not run, with the claims of their volumes: only these gateways insert what may be there.
-    pub stopped: BTreeMap<u32, String>,
 }
 
 /// What the operator does now, and what it writes into the status.
@@ -134,14 +95,14 @@ fn begin(now: Moment, seen: &Seen) -> Step {
     if !waited_for.any(|ordinal| leaving.contains(ordinal)) {
         return Step { replicas: seen.wanted, next: None };
     }
-    let drain = DrainStatus {
-        state: DrainState::Draining,
-        target: seen.wanted,
-        from: seen.current,
-        since: now.time(),
-        reason: format!("the drain of {} is about to begin", plural(leaving.len(), "gateway")),
-        outcome: None,
+    let (state, reason) = if seen.has_stopped(leaving.clone()) {
+        (DrainState::Waiting, waits_for(seen.stopped_of(leaving), false))
+    } else {
+        let leaving = plural(leaving.len(), "gateway");
+        (DrainState::Draining, format!("the drain of {leaving} is about to begin"))
     };
+    let (target, from, since) = (seen.wanted, seen.current, now.time());
+    let drain = DrainStatus { state, target, from, since, reason, outcome: None };
     Step { replicas: seen.current, next: Some(drain) }
 }
 
@@ -174,12 +135,16 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
             ..drain.clone()
         });
     }
+    let leaving = drain.target..drain.from;
+    if seen.has_stopped(leaving.clone()) {
+        return stay(changed(drain, DrainState::Waiting, now, waits_for(seen.stopped_of(leaving), false)));
+    }
     let since_seconds = now.seconds_since(Moment::of(&drain.since));
     let late = since_seconds >= f64::from(terms.timeout_seconds);
-    let (leaving, held) = (drain.target..drain.from, held(drain, seen));
+    let held = held(drain, seen);
     // A gateway that did not run during the whole timeout never got the request, whether or not the group still counts it.
     let none_runs =
-        held.iter().all(|(ordinal, answer)| *answer == Answer::Away && !seen.stopped.contains_key(ordinal));
+        held.iter().all(|(ordinal, answer)| *answer == Answer::Away && seen.stopped(*ordinal).is_none());
     // With `Job` their volumes stay, and Jobs drain them.
     let goes_all_the_same =
         late && (none_runs || matches!(terms.on_timeout, OnTimeout::Force | OnTimeout::Job));
@@ -190,12 +155,14 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     }
     if late {
         let reason = format!("not empty after {} s: {}", terms.timeout_seconds, named(&held, seen));
-        return stay(changed(drain, DrainState::Waiting, now, reason));
+        let waiting = changed(drain, DrainState::Waiting, now, reason);
+        return stay(DrainStatus { outcome: Some(DrainOutcome::TimedOut), ..waiting });
     }
     let mut reason = format!("{} of {} are empty", leaving.len() - held.len(), leaving.len());
     // A person may have to act for these.
-    let is_named =
-        |(ordinal, answer): &(u32, Answer)| *answer == Answer::Silent || seen.stopped.contains_key(ordinal);
+    let is_named = |(ordinal, answer): &(u32, Answer)| {
+        matches!(answer, Answer::Silent | Answer::Unreadable) || seen.stopped(*ordinal).is_some()
+    };
     let late_ones: Vec<_> = held.into_iter().filter(is_named).collect();
     if since_seconds >= f64::from(SILENT_SECONDS) && !late_ones.is_empty() {
         reason = format!("{reason}: {}", named(&late_ones, seen));
@@ -225,9 +192,17 @@ fn resuming(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     Step { replicas, next: Some(changed(drain, DrainState::Resuming, now, drain.reason.clone())) }
 }
 
+/// Waits for as long as one of them does not run; else for the timeout, if that was over before. Without an outcome, it waited for one that
+/// did not run.
 fn waiting(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step {
-    let over = now.seconds_since(Moment::of(&drain.since)) >= f64::from(terms.timeout_seconds);
-    if over || seen.wanted != drain.target {
+    let late = now.seconds_since(Moment::of(&drain.since)) >= f64::from(terms.timeout_seconds);
+    let is_wanted = seen.wanted == drain.target;
+    let mut stopped = seen.stopped_of(drain.target..drain.from).peekable();
+    if is_wanted && stopped.peek().is_some() {
+        let (reason, outcome) = (waits_for(stopped, late), late.then_some(DrainOutcome::TimedOut));
+        return Step { replicas: seen.current, next: Some(DrainStatus { reason, outcome, ..drain.clone() }) };
+    }
+    if late || drain.outcome.is_none() || !is_wanted {
         return resuming(now, terms, drain, seen);
     }
     Step { replicas: seen.current, next: Some(drain.clone()) }
@@ -238,10 +213,10 @@ fn waiting(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step 
 fn held(drain: &DrainStatus, seen: &Seen) -> Vec<(u32, Answer)> {
     let asked = (drain.target..drain.from)
         .map(|ordinal| (ordinal, seen.answers.get(&ordinal).copied().unwrap_or(Answer::Silent)));
-    let is_stopped = |ordinal: &u32, answer: Answer| {
-        drain.state == DrainState::Draining && answer == Answer::Gone && seen.stopped.contains_key(ordinal)
+    let is_stopped = |ordinal: u32, answer: Answer| {
+        drain.state == DrainState::Draining && answer == Answer::Gone && seen.stopped(ordinal).is_some()
     };
-    asked.filter(|(ordinal, answer)| !answer.lets_go() || is_stopped(ordinal, *answer)).collect()
+    asked.filter(|(ordinal, answer)| !answer.lets_go() || is_stopped(*ordinal, *answer)).collect()
 }
 
 fn changed(drain: &DrainStatus, state: DrainState, now: Moment, reason: String) -> DrainStatus {
@@ -279,6 +254,7 @@ mod tests {
             away: Vec::new(),
             answers: answers.iter().copied().collect(),
             stopped: BTreeMap::new(),
+            has_kafka: true,
         }
     }
 

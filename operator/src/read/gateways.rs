@@ -314,6 +314,8 @@ impl Gateway {
 
 fn held(remaining: &Remaining) -> Answer {
     match *remaining {
+        // What waits there may be no part of the other numbers.
+        Remaining { unreadable: true, .. } => Answer::Unreadable,
         // It was resumed meanwhile: that it holds nothing now is no proof.
         Remaining { draining: Some(false), blocks, .. } => Answer::Holds { blocks },
         Remaining { blocks: 0, uncommitted: 0, damaged: Some(false), .. } => Answer::Done,
@@ -391,6 +393,10 @@ mod tests {
             (
                 r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":false,"draining":false}"#,
                 Answer::Holds { blocks: 0 },
+            ),
+            (
+                r#"{"blocks":0,"bytes":0,"uncommitted":0,"damaged":true,"draining":true,"unreadable":true}"#,
+                Answer::Unreadable,
             ),
         ] {
             assert_eq!(held(&remaining(body)), expected, "{body}");

@@ -17,6 +17,7 @@ use sluice_plan::{
         lifecycle::terms,
         membership::{has_just_started, is_within_session, may_last},
         request, step,
+        stopped::Stopped,
     },
     pods::ordinal,
 };
@@ -53,23 +54,31 @@ pub async fn drain_step(
     {
         keep_members((written, now), facts, &away, &mut answers);
     }
-    let running = facts.gateways.iter().map(|gateway| gateway.ordinal).collect();
+    let running: Vec<u32> = facts.gateways.iter().map(|gateway| gateway.ordinal).collect();
     let empty = empty(written, &answers);
-    let stopped = stopped(pipeline, terms, facts);
-    let seen = Seen { current: workload.wanted, wanted, running, away, answers, stopped };
+    let stopped = stopped(pipeline, terms, (facts, &running), world);
+    let has_kafka = pipeline.spec.source.kafka.is_some();
+    let seen = Seen { current: workload.wanted, wanted, running, away, answers, stopped, has_kafka };
     (step(moment, terms, written, &seen), empty)
 }
 
 /// Gateways that do not run, and whose volumes only they can empty. A claim that never had a volume holds nothing; one that was deleted was
 /// given up by a person. At rest, and when the pipeline is deleted, volumes stay in any case.
-fn stopped(pipeline: &TracePipeline, terms: Terms, facts: &Facts) -> BTreeMap<u32, String> {
+fn stopped(
+    pipeline: &TracePipeline,
+    terms: Terms,
+    (facts, running): (&Facts, &[u32]),
+    world: &World,
+) -> BTreeMap<u32, Stopped> {
     if pipeline.spec.source.otlp.is_none() || terms.on_timeout != OnTimeout::Abort {
         return BTreeMap::new();
     }
-    let runs = |ordinal| facts.gateways.iter().any(|gateway| gateway.ordinal == ordinal);
     let claims = facts.observed.volumes.claims.iter();
-    let kept = claims.filter(|claim| claim.is_bound && !claim.is_deleted && !runs(claim.ordinal));
-    kept.map(|claim| (claim.ordinal, claim.name.clone())).collect()
+    let kept =
+        claims.filter(|claim| claim.is_bound && !claim.is_deleted && !running.contains(&claim.ordinal));
+    let kept = kept.map(|claim| (claim.ordinal, claim.name.clone())).collect();
+    let now = world.now();
+    world.shared.memory.with(&Key::of(pipeline), |memory| memory.stopped.see(now, kept, running))
 }
 
 /// Gateways whose pods exist, do not run, and may still be members of the group.
@@ -92,7 +101,9 @@ fn keep_members(
         let is_member = match answer {
             Answer::Gone => away.contains(one) || (pods.peek().is_none() && is_early),
             Answer::Done | Answer::Damaged => pods.any(|pod| has_just_started(pod, now)),
-            Answer::Away | Answer::Unknown | Answer::Holds { .. } | Answer::Silent => false,
+            Answer::Away | Answer::Unknown | Answer::Holds { .. } | Answer::Unreadable | Answer::Silent => {
+                false
+            }
         };
         if is_member {
             *answer = Answer::Away;

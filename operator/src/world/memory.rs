@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use sluice_crds::{ScalingMode, TracePipeline};
 use sluice_plan::{
     Moment,
+    drain::stopped::StoppedSince,
     observed::UnreadSeen,
     rollout::Counts,
     scale::{Decision, History, LogTotals, State, Watched},
@@ -83,6 +84,8 @@ pub struct PipelineMemory {
     pub canary: Option<CanaryMemory>,
     /// While partitions have no reader.
     pub unread: Option<UnreadMemory>,
+    /// Since when gateways with `source.otlp` do not run.
+    pub stopped: StoppedSince,
 }
 
 /// What the autoscaler remembers.

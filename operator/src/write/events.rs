@@ -9,7 +9,7 @@ use kube::{
     runtime::events::{Event, EventType},
 };
 use sluice_crds::{
-    DeliveryStatus, DrainOutcome, DrainState, EXACTLY_ONCE, QueueStatus, ScalingStatus, TracePipeline,
+    DeliveryStatus, DrainOutcome, EXACTLY_ONCE, QueueStatus, ScalingStatus, TracePipeline,
     TracePipelineStatus,
     status::{condition, reason},
 };
@@ -177,8 +177,7 @@ fn scaling_events(before: Option<&ScalingStatus>, after: Option<&ScalingStatus>)
 /// Why a drain was late; `None` while it is not.
 fn late_drain(scaling: &ScalingStatus) -> Option<String> {
     let drain = scaling.drain.as_ref()?;
-    let is_late = drain.state == DrainState::Waiting || drain.outcome == Some(DrainOutcome::TimedOut);
-    is_late.then(|| drain.reason.clone())
+    (drain.outcome == Some(DrainOutcome::TimedOut)).then(|| drain.reason.clone())
 }
 
 /// A limit by the user's maximum or by the number of partitions is normal; any other limit is a warning.
@@ -207,7 +206,7 @@ mod tests {
     use super::*;
     use crate::write::status::tests::status;
     use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-    use sluice_crds::DrainStatus;
+    use sluice_crds::{DrainState, DrainStatus};
 
     #[test]
     fn events_tell_of_changes_of_ready_alone() {
@@ -270,7 +269,10 @@ mod tests {
             outcome: None,
         };
         let with = |state| ScalingStatus { drain: Some(drain(state)), ..before.clone() };
-        assert_eq!(reasons(&with(DrainState::Waiting)), ["DrainTimedOut"]);
+        assert_eq!(reasons(&with(DrainState::Waiting)), Vec::<String>::new(), "a gateway does not run");
+        let late = DrainStatus { outcome: Some(DrainOutcome::TimedOut), ..drain(DrainState::Waiting) };
+        let late = ScalingStatus { drain: Some(late), ..before.clone() };
+        assert_eq!(reasons(&late), ["DrainTimedOut"]);
         let left = |outcome| {
             let drain = DrainStatus { outcome: Some(outcome), ..drain(DrainState::Draining) };
             ScalingStatus { drain: Some(drain), ..before.clone() }

@@ -1,6 +1,6 @@
 //! Texts about gateways that drain.
 
-use super::{Answer, Seen};
+use super::{Answer, Seen, stopped::Stopped};
 use crate::{ground::words::plural, names::CONTROL_PORT};
 use sluice_crds::OnTimeout;
 use std::ops::Range;
@@ -10,25 +10,55 @@ const NAMED_MAX: usize = 3;
 
 /// What gateways that are not empty hold, or why that is not known.
 pub(super) fn named(held: &[(u32, Answer)], seen: &Seen) -> String {
-    let words = held.iter().take(NAMED_MAX).map(|(ordinal, answer)| match (answer, seen.stopped.get(ordinal)) {
-        (Answer::Gone | Answer::Away, Some(claim)) => format!(
-            "gateway {ordinal} does not run, and only it can insert the requests that may be on its volume {claim}: see why its pod does not \
-             run, or give them up with kubectl delete pvc {claim} --wait=false"
+    let words = held.iter().map(|(ordinal, answer)| match (answer, seen.stopped(*ordinal)) {
+        (Answer::Gone | Answer::Away, Some(stopped)) => not_running(*ordinal, stopped, false),
+        (Answer::Unreadable, _) => format!(
+            "gateway {ordinal} cannot read a log on its volume now, and the requests in it are not inserted: check the volume and its disk, \
+             and see the logs of its pod"
         ),
         (Answer::Holds { blocks }, _) => format!("gateway {ordinal} holds {}", in_words(*blocks)),
         (Answer::Away, None) => {
             format!("gateway {ordinal}, which ended, has not said that it is empty")
         }
         (Answer::Gone, None) => format!("gateway {ordinal} does not run, and has not said that it is empty"),
-        (Answer::Damaged, _) => format!(
-            "gateway {ordinal} has nothing to insert, and its volume stays: it is damaged, has dead letters, or the gateway is too old to \
-             say whether"
-        ),
+        (Answer::Damaged, _) => {
+            let letters = if seen.has_kafka { "" } else { ", has dead letters" };
+            format!(
+                "gateway {ordinal} has nothing to insert, and its volume stays: it is damaged{letters}, or the gateway is too old to say \
+                 whether"
+            )
+        }
         _ => format!("gateway {ordinal} does not answer the operator on port {CONTROL_PORT}"),
     });
+    listed(words)
+}
+
+/// Gateways that do not run, and are waited for. Most pods run again: the command that gives requests up comes late.
+pub(super) fn waits_for<'a>(stopped: impl Iterator<Item = (u32, &'a Stopped)>, is_late: bool) -> String {
+    listed(stopped.map(|(ordinal, stopped)| not_running(ordinal, stopped, is_late)))
+}
+
+fn not_running(ordinal: u32, Stopped { claim, .. }: &Stopped, is_late: bool) -> String {
+    let then = if is_late {
+        format!(
+            ": see why its pod does not run, or give them up with kubectl delete pvc {claim} --wait=false (with volumeBindingMode Immediate, \
+             the claim may come back: delete it again)"
+        )
+    } else {
+        "; the operator waits for it".to_owned()
+    };
+    format!(
+        "gateway {ordinal} does not run, and only it can insert the requests that may be on its volume {claim}{then}"
+    )
+}
+
+/// The first of them, and how many more there are.
+fn listed(words: impl Iterator<Item = String>) -> String {
     let mut words: Vec<String> = words.collect();
-    if held.len() > NAMED_MAX {
-        words.push(format!("and {} more", held.len() - NAMED_MAX));
+    let more = words.len().saturating_sub(NAMED_MAX);
+    words.truncate(NAMED_MAX);
+    if more > 0 {
+        words.push(format!("and {more} more"));
     }
     words.join(", ")
 }
@@ -53,7 +83,9 @@ pub(super) fn gone(
             "{unknown} of an older version cannot drain: what is held is inserted when the pods end"
         );
     }
-    let others: Vec<_> = answers.iter().copied().filter(|(_, answer)| *answer != Answer::Done).collect();
+    // What a gateway held that is gone, Kafka and its volume have, and others read it.
+    let is_empty = |answer: Answer| answer == Answer::Done || (seen.has_kafka && answer == Answer::Gone);
+    let others: Vec<_> = answers.iter().copied().filter(|(_, answer)| !is_empty(*answer)).collect();
     if others.is_empty() {
         return "all are empty".to_owned();
     }

@@ -184,6 +184,9 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
         (Answer::Holds { blocks }, _) => {
             format!("it holds {}, or uncommitted messages", in_words(blocks))
         }
+        (Answer::Unreadable, _) => {
+            "it cannot read a log on its volume now, and the requests in it are not inserted".to_owned()
+        }
         (Answer::Gone | Answer::Away, _) => "it does not run".to_owned(),
         (Answer::Unknown, _) => "its version cannot drain".to_owned(),
         (Answer::Silent, _) => "it does not answer".to_owned(),
@@ -213,7 +216,7 @@ fn resuming(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
     match seen.answer {
         _ if is_over && !seen.may_go_on => Step::default(),
         Answer::Done | Answer::Damaged | Answer::Gone | Answer::Away | Answer::Unknown => Step::default(),
-        Answer::Holds { .. } | Answer::Silent => {
+        Answer::Holds { .. } | Answer::Unreadable | Answer::Silent => {
             changed(written, DrainState::Resuming, now, written.reason.clone())
         }
     }

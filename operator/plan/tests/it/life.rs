@@ -17,6 +17,7 @@ use sluice_plan::{
     },
     plan, removing,
 };
+use std::collections::BTreeMap;
 
 /// The moment at which pipelines of these tests are deleted, in seconds.
 const DELETED: u64 = 1_767_225_600;
@@ -385,7 +386,8 @@ proptest! {
             // What is asked follows from what is written, so that an operator that begins anew asks the same.
             let asked = request(written.as_ref()).map_or(0..0, |(_, ordinals)| ordinals);
             let answers = asked.map(|ordinal| (ordinal, said[usize::try_from(ordinal).unwrap()])).collect();
-            let seen = Seen { current: gateways, wanted: 0, running: (0..gateways).collect(), away: Vec::new(), answers };
+            let (running, away, stopped) = ((0..gateways).collect(), Vec::new(), BTreeMap::new());
+            let seen = Seen { current: gateways, wanted: 0, running, away, answers, stopped, has_kafka: true };
             let next = step(now, terms, written.as_ref(), &seen);
             if next.replicas == 0 {
                 let all_empty = seen.answers.values().all(|answer| matches!(answer, Answer::Done | Answer::Gone));

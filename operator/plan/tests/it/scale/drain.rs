@@ -2,10 +2,10 @@
 //! writes, gateways that do not answer, and people who want another number meanwhile.
 
 use proptest::prelude::*;
-use sluice_crds::{DrainState, DrainStatus, OnTimeout};
+use sluice_crds::{DrainOutcome, DrainState, DrainStatus, OnTimeout};
 use sluice_plan::{
     Moment,
-    drain::{Answer, Request, Seen, Step, Terms, request, step},
+    drain::{Answer, Request, Seen, Step, Terms, request, step, stopped::Stopped},
 };
 
 /// Gateways at most in these worlds.
@@ -101,7 +101,7 @@ impl World {
         let (away, running) = all.partition(|ordinal| self.pods[*ordinal as usize].reach == Reach::Away);
         let (current, wanted) = (self.replicas, self.wanted);
         let (answers, stopped) = ([].into(), [].into());
-        let mut seen = Seen { current, wanted, running, away, answers, stopped };
+        let mut seen = Seen { current, wanted, running, away, answers, stopped, has_kafka: true };
         if let Some((asked, ordinals)) = request(self.written.as_ref()) {
             let reached = ordinals.filter(|ordinal| asks >> ordinal & 1 == 1);
             seen.answers = reached.map(|ordinal| (ordinal, self.answer(ordinal, asked))).collect();
@@ -171,74 +171,120 @@ impl World {
     }
 }
 
-/// Two of four gateways are to leave. The step that these answers lead to, this number of seconds after the operator asked them. The claim
-/// belongs to the last one, which does not run.
-fn leaving(seconds: u64, claim: Option<&str>, answers: [Answer; 2]) -> Step {
-    let terms = Terms { timeout_seconds: TIMEOUT_SECONDS, on_timeout: OnTimeout::Abort };
-    let asked = Seen {
+const ABORT: Terms = Terms { timeout_seconds: TIMEOUT_SECONDS, on_timeout: OnTimeout::Abort };
+
+/// Four gateways, of which two are to leave, with these answers; of `source.otlp`, unless the source is Kafka.
+fn leaving(answers: [Answer; 2], has_kafka: bool) -> Seen {
+    Seen {
         current: 4,
         wanted: 2,
-        running: vec![0, 1],
+        running: vec![0, 1, 2],
         away: Vec::new(),
         answers: [(2, answers[0]), (3, answers[1])].into(),
-        stopped: claim.map(|claim| (3, claim.to_owned())).into_iter().collect(),
-    };
-    let begun = step(Moment(0), terms, None, &Seen { running: vec![0, 1, 2], ..asked.clone() });
-    step(Moment(seconds * 1_000), terms, begun.next.as_ref(), &asked)
+        stopped: [].into(),
+        has_kafka,
+    }
+}
+
+/// The last gateway does not run, for this many seconds.
+fn stopped(seconds: u32, seen: Seen) -> Seen {
+    Seen { stopped: [(3, Stopped { claim: "queue-a-3".to_owned(), seconds })].into(), ..seen }
+}
+
+/// What follows this many seconds after the drain began.
+fn after(seconds: u64, seen: &Seen) -> Step {
+    let begun = step(Moment(0), ABORT, None, &Seen { stopped: [].into(), ..seen.clone() });
+    step(Moment(seconds * 1_000), ABORT, begun.next.as_ref(), seen)
 }
 
 fn said(step: &Step) -> &str {
     &step.next.as_ref().unwrap().reason
 }
 
+const NOT_RUNNING: &str =
+    "gateway 3 does not run, and only it can insert the requests that may be on its volume queue-a-3";
+
 #[test]
 fn a_gateway_that_does_not_run_stays_while_only_it_can_empty_its_volume() {
-    let answers = [Answer::Done, Answer::Gone];
-    let words = "gateway 3 does not run, and only it can insert the requests that may be on its volume queue-a-3: see why its pod does \
-                 not run, or give them up with kubectl delete pvc queue-a-3 --wait=false";
-    for seconds in [30, 99] {
-        let waits = leaving(seconds, Some("queue-a-3"), answers);
-        assert_eq!((waits.replicas, said(&waits)), (4, format!("1 of 2 are empty: {words}").as_str()));
+    let seen = leaving([Answer::Done, Answer::Gone], false);
+    let waits = after(10, &stopped(10, seen.clone()));
+    assert_eq!((waits.replicas, said(&waits)), (4, "1 of 2 are empty"));
+    assert_eq!(waits.next.unwrap().state, DrainState::Draining, "it may just restart");
+    // The pod of another kind of pipeline, or one whose claim a person has deleted.
+    assert_eq!(after(30, &seen).replicas, 2);
+    // The StatefulSet has lost the number already: it does not come back.
+    let fewer = Seen { current: 3, ..stopped(30, seen) };
+    let begun = DrainStatus { from: 4, ..after(0, &leaving([Answer::Silent; 2], false)).next.unwrap() };
+    assert_eq!(step(Moment(1_000), ABORT, Some(&begun), &fewer).replicas, 2);
+}
+
+#[test]
+fn while_a_gateway_does_not_run_the_others_are_not_asked_to_drain() {
+    let seen = stopped(30, leaving([Answer::Done, Answer::Gone], false));
+    // Whether it stopped before or afterwards.
+    for waiting in [step(Moment(0), ABORT, None, &seen), after(30, &seen)] {
+        let drain = waiting.next.clone().unwrap();
+        assert_eq!((waiting.replicas, request(Some(&drain))), (4, Some((Request::Resume, 2..4))));
+        assert_eq!(drain.reason, format!("{NOT_RUNNING}; the operator waits for it"));
+        let since = since_ms(&drain) / 1_000;
+        let at =
+            |seconds: u64, seen: &Seen| step(Moment((since + seconds) * 1_000), ABORT, Some(&drain), seen);
+        let still = at(99, &seen).next.unwrap();
+        assert_eq!((still.state, &still.reason, still.outcome), (DrainState::Waiting, &drain.reason, None));
+        for seconds in [100, 9_999] {
+            let late = at(seconds, &seen);
+            let words = format!(
+                "{NOT_RUNNING}: see why its pod does not run, or give them up with kubectl delete pvc queue-a-3 --wait=false (with \
+                 volumeBindingMode Immediate, the claim may come back: delete it again)"
+            );
+            assert_eq!((late.replicas, said(&late)), (4, words.as_str()));
+            let late = late.next.unwrap();
+            assert_eq!((late.state, late.outcome), (DrainState::Waiting, Some(DrainOutcome::TimedOut)));
+        }
+        // It runs again, or more gateways are wanted: at once.
+        let runs = Seen {
+            stopped: [].into(),
+            answers: [(2, Answer::Done), (3, Answer::Done)].into(),
+            ..seen.clone()
+        };
+        assert_eq!(at(5, &runs), Step { replicas: 4, next: None });
+        let more = Seen { wanted: 6, answers: [(2, Answer::Done), (3, Answer::Gone)].into(), ..seen.clone() };
+        assert_eq!(at(5, &more), Step { replicas: 6, next: None });
     }
-    let late = leaving(100, Some("queue-a-3"), answers);
+}
+
+#[test]
+fn a_gateway_that_cannot_read_a_log_is_not_removed() {
+    let seen = leaving([Answer::Done, Answer::Unreadable], false);
+    let words = "gateway 3 cannot read a log on its volume now, and the requests in it are not inserted: check the volume and its disk, \
+                 and see the logs of its pod";
+    let holds = after(30, &seen);
+    assert_eq!((holds.replicas, said(&holds)), (4, format!("1 of 2 are empty: {words}").as_str()));
+    let late = after(100, &seen);
     assert_eq!((late.replicas, said(&late)), (4, format!("not empty after 100 s: {words}").as_str()));
-    assert_eq!(late.next.as_ref().unwrap().state, DrainState::Waiting);
-    // The pod of another kind of pipeline, or one that a person has given up.
-    assert_eq!(leaving(30, None, answers).replicas, 2);
-    // It alone leaves.
-    let alone = Seen {
-        current: 4,
-        wanted: 3,
-        running: vec![0, 1, 2],
-        away: Vec::new(),
-        answers: [].into(),
-        stopped: [(3, "queue-a-3".to_owned())].into(),
-    };
-    let terms = Terms { timeout_seconds: TIMEOUT_SECONDS, on_timeout: OnTimeout::Abort };
-    let begun = step(Moment(0), terms, None, &alone);
-    assert_eq!((begun.replicas, request(begun.next.as_ref())), (4, Some((Request::Drain, 3..4))));
-    // The others take part again after the timeout, whether or not it runs.
-    let back = Seen { answers: [(3, Answer::Gone)].into(), ..alone };
-    let waiting = DrainStatus { state: DrainState::Waiting, ..begun.next.unwrap() };
-    assert_eq!(step(Moment(100_000), terms, Some(&waiting), &back), Step { replicas: 4, next: None });
+    assert_eq!(late.next.unwrap().state, DrainState::Waiting);
 }
 
 #[test]
 fn the_reason_says_of_which_gateways_it_is_not_known_that_they_are_empty() {
-    for (answers, expected) in [
-        ([Answer::Done, Answer::Done], "all are empty"),
-        (
-            [Answer::Done, Answer::Damaged],
-            "1 of 2 are empty: gateway 3 has nothing to insert, and its volume stays: it is damaged, has dead letters, or the gateway is \
-             too old to say whether",
-        ),
-        (
-            [Answer::Gone, Answer::Done],
-            "1 of 2 are empty: gateway 2 does not run, and has not said that it is empty",
-        ),
+    let stays = |what: &str| {
+        format!(
+            "1 of 2 are empty: gateway 3 has nothing to insert, and its volume stays: it is damaged{what}, or the gateway is too old to say \
+             whether"
+        )
+    };
+    let gone = "1 of 2 are empty: gateway 2 does not run, and has not said that it is empty".to_owned();
+    let empty = || "all are empty".to_owned();
+    for (answers, has_kafka, expected) in [
+        ([Answer::Done, Answer::Done], false, empty()),
+        ([Answer::Done, Answer::Damaged], false, stays(", has dead letters")),
+        ([Answer::Done, Answer::Damaged], true, stays("")),
+        ([Answer::Gone, Answer::Done], false, gone),
+        // Others read what it has not inserted.
+        ([Answer::Gone, Answer::Done], true, empty()),
     ] {
-        let gone = leaving(30, None, answers);
-        assert_eq!((gone.replicas, said(&gone)), (2, expected));
+        let left = after(30, &leaving(answers, has_kafka));
+        assert_eq!((left.replicas, said(&left)), (2, expected.as_str()), "{answers:?} {has_kafka}");
     }
 }
 
