@@ -73,6 +73,19 @@ fn every_violation_is_told_with_its_path() {
     }
 }
 
+/// A rule of the CRD says it, beside what its schema says of other fields.
+#[test]
+fn a_topic_with_a_space_is_told_without_a_server() {
+    let mut object = with("/spec/source/kafka/topics", r#"["a b"]"#);
+    object["spec"]["partitionsPerReplica"] = 0.into();
+    let found = told(&object);
+    for told in
+        ["spec.partitionsPerReplica: ", "spec.source.kafka.topics: each of topics is the name of a topic"]
+    {
+        assert!(found.lines().any(|line| line.starts_with(told)), "{told} is not in {found}");
+    }
+}
+
 #[test]
 fn values_of_wrong_types_are_all_told() {
     let mut object = smallest();
