@@ -13,6 +13,7 @@ use sluice_plan::{
         WorkloadSample, decide,
     },
 };
+use std::collections::VecDeque;
 
 use super::chance::Chance;
 use super::load::{DAY_SECONDS, Load, Trace};
@@ -34,8 +35,10 @@ const CONNECTIONS_END: f64 = TURN_SECONDS / 600.0;
 const TROUBLE_SECONDS: std::ops::Range<f64> = 10_800.0..21_600.0;
 /// Requests a second that a slow disk takes.
 const SLOW_DISK: f64 = 300.0;
-/// A gateway counts as one that refuses for so many seconds: the longest window of rates.
-const REFUSES_SECONDS: f64 = 180.0;
+/// Gateways refuse if more than this share of the requests was refused in so many turns, the longest window of rates. Twice the share from which
+/// the decision counts it: that goes by what gateways append, and only by gateways that are still there.
+const REFUSED_SHARE: f64 = 0.02;
+const REFUSED_TURNS: usize = 12;
 /// Bytes of a request.
 const REQUEST_BYTES: u64 = 900;
 
@@ -121,7 +124,8 @@ fn day(trouble: Trouble, seed: u32) -> Day {
     let (mut state, mut samples, mut totals) = (State::default(), Samples::default(), LogTotals::default());
     let mut gateways = vec![Gateway { share: 0.5, ..Gateway::default() }; 2];
     let (mut chance, trace, mut day) = (Chance::new(seed), Trace::default(), Day::default());
-    let (mut again, mut refused_at, mut short_seconds) = (0.0, f64::NEG_INFINITY, 0.0);
+    let (mut again, mut short_seconds) = (0.0, 0.0);
+    let mut lately = VecDeque::from([(0.0, 0.0); REFUSED_TURNS]);
     for turn in 1..=whole(DAY_SECONDS / TURN_SECONDS) {
         let seconds = count(turn) * TURN_SECONDS;
         let now = Moment(BEGIN.0 + whole(seconds * 1_000.0));
@@ -129,9 +133,8 @@ fn day(trouble: Trouble, seed: u32) -> Day {
         let offered = arrival * (1.0 + NOISE * chance.around()) + again;
         let in_trouble = TROUBLE_SECONDS.contains(&seconds);
         let refused = pass(&mut gateways, offered, if in_trouble { trouble } else { Trouble::Nothing });
-        if refused > 0.0 {
-            refused_at = seconds;
-        }
+        lately.pop_front();
+        lately.push_back((refused, offered));
         // Clients send again what was refused, and give up the rest.
         again = refused.min(arrival);
         let sample = sample(&gateways, now, &mut totals);
@@ -142,7 +145,10 @@ fn day(trouble: Trouble, seed: u32) -> Day {
         state = decision.next;
         if decision.replicas != replicas {
             day.rescales += 1;
-            let refuses = seconds - refused_at <= REFUSES_SECONDS;
+            let (refused, offered) = lately
+                .iter()
+                .fold((0.0, 0.0), |(refused, offered), turn| (refused + turn.0, offered + turn.1));
+            let refuses = refused > REFUSED_SHARE * offered;
             day.removed_refusing += u32::from(refuses && decision.replicas < replicas);
             scale(&mut gateways, decision.replicas);
         }
@@ -196,7 +202,7 @@ fn sample(gateways: &[Gateway], at: Moment, totals: &mut LogTotals) -> Sample {
             messages: whole(gateway.inserted),
             message_bytes: whole(gateway.inserted) * REQUEST_BYTES,
             requests_refused: whole(gateway.refused),
-            logs: Some(GatewayLogs { appended, waiting }),
+            logs: Some(GatewayLogs { readable: 1, appended, waiting, ..GatewayLogs::default() }),
             ..PodSample::default()
         }
     };

@@ -44,15 +44,17 @@ impl Standing {
 
 /// What a gateway holds, in words.
 fn in_words(held: &Remaining) -> String {
-    if held.unreadable {
-        return "cannot read a log on its volume now, and the requests in it are not inserted".to_owned();
-    }
+    let unread = "cannot read a log on its volume now, and the requests in it are not inserted";
     if held.blocks == 0 && held.uncommitted == 0 {
+        if held.unreadable {
+            return unread.to_owned();
+        }
         let damaged = if held.damaged == Some(true) { " but unreadable data on its volume" } else { "" };
         return format!("holds nothing{damaged}");
     }
+    let unread = if held.unreadable { format!("; it {unread}") } else { String::new() };
     format!(
-        "holds {} ({}) and {}",
+        "holds {} ({}) and {}{unread}",
         plural(held.blocks, "block"),
         size(held.bytes),
         plural(held.uncommitted, "uncommitted message")

@@ -4,10 +4,10 @@ use crate::{
     observed::{
         EdgeSeen, MessagesSeen, OpenTransaction, Partitions, ReconcileFailure, SchemaSeen, Secrets,
         ServersSeen, SilentSeen, StorageClassSeen, UnconnectedSeen, UnreadSeen, VolumesSeen, WorkloadSeen,
-        inserts::{InsertError, SinkSeen},
+        inserts::{FailedInsert, SinkSeen},
     },
     pipeline::connections::Unresolved,
-    scale::{Decision, Watched},
+    scale::{Decision, Standing, Watched},
 };
 use sluice_crds::{DeliveryStatus, DrainStatus, Lag, MemoryResize, QueueStatus, RolloutStatus};
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ pub struct Observed {
     /// Whether the gateways' inserts succeed.
     pub sink: SinkSeen,
     /// How the last insert failed of a gateway whose inserts fail; `None` when it does not say.
-    pub insert_error: Option<InsertError>,
+    pub insert_error: Option<FailedInsert>,
     /// What scaling came to.
     pub scaling: ScalingSeen,
     /// A pipeline that has the same consumer group and came first ([`crate::pipeline::group_owner::group_owner`]).
@@ -89,6 +89,8 @@ pub struct ScalingSeen {
     pub decision: Option<Decision>,
     /// What the metrics show in every mode; `None` before there are enough samples, and while the pipeline is suspended.
     pub watched: Option<Watched>,
+    /// Gateways that do not insert what is in their logs; `None` before there are enough samples: then what the status says still holds.
+    pub standing: Option<Standing>,
     /// Gateways on their way out.
     pub drain: Option<DrainStatus>,
     /// The message when another client has set the number of gateways ([`crate::status::replica_conflict_message`]); `None` when none has.

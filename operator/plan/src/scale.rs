@@ -25,6 +25,7 @@ mod reason;
 mod remembered;
 mod rescale;
 mod sample;
+mod standing;
 mod state;
 mod steps;
 mod stuck_logs;
@@ -49,6 +50,7 @@ pub use memory::MemoryModel;
 pub use metrics::Watched;
 pub use rescale::Asked;
 pub use sample::{History, PartitionSample, PodSample, SAMPLES_MAX, Sample, Samples, WorkloadSample};
+pub use standing::Standing;
 pub use state::{Peak, RESCALES_MAX, Rising, State, Trial};
 pub use steps::steps;
 
@@ -335,7 +337,12 @@ impl Situation<'_> {
             hurry: cause != Cause::PartitionSkewed,
             ignore_lag: next.lost_at.is_some_and(|at| self.now.seconds_since(at) < LOST_SECONDS),
         });
-        let by_load = demand.map_or(self.current, |demand| demand.replicas(steps, self.current)).max(kept);
+        // One that inserts nothing and takes no request is none of those that the load takes.
+        let full = rates.stuck_logs.iter().filter(|log| log.refuses).count();
+        let full = u32::try_from(full).unwrap_or(u32::MAX);
+        let by_load = demand
+            .map_or(self.current, |demand| demand.replicas(steps, self.current).saturating_add(full))
+            .max(kept);
         let by_load = self.bounds.clamp(by_load);
         let forced = cause == Cause::MemoryLimited && next.memory_steps < MEMORY_STEPS_MAX;
         let step = || steps::at_least(steps, self.current.saturating_add(1)).max(floor);
@@ -423,7 +430,10 @@ impl Situation<'_> {
             let name = self.samples.partition_name(place);
             position(place).map_or_else(|| name.clone(), |offset| format!("{name} at {offset}"))
         };
-        let logs = rates.stuck_logs.iter().map(|log| format!("the logs of gateway {}", log.ordinal));
+        let logs = rates.stuck_logs.iter().map(|log| {
+            let full = if log.refuses { ", which refuses requests" } else { "" };
+            format!("the logs of gateway {}{full}", log.ordinal)
+        });
         rates.stuck().into_iter().map(words).chain(logs).take(reason::STUCK_NAMED_MAX + 1).collect()
     }
 
@@ -444,7 +454,6 @@ impl Situation<'_> {
             in_vain: false,
             inserts_fail: rates.inserts_keep_failing,
             stuck: self.stuck(rates),
-            stuck_gateways: rates.stuck_logs.iter().map(|log| log.ordinal).collect(),
             lost_messages: rates.lost,
             memory_limit_mib: target::memory_limit_mib(
                 self.policy,

@@ -168,7 +168,7 @@ fn verdicts(
         },
         match &observed.scaling.replica_conflict {
             Some(words) => Verdict::yes(reason::SCALING_CONFLICT, words),
-            None => verdict::scaling_limited(scaling, resized),
+            None => verdict::scaling_limited(&pipeline.spec, scaling, resized),
         },
         Progress::suspended(pipeline, observed),
         verdict::reconciliation_paused(Intent::of(pipeline)),

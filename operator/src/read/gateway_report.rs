@@ -13,7 +13,7 @@ use sluice_plan::{
     Moment,
     observed::{
         MessagesSeen, OpenTransaction, OpenTransactions,
-        inserts::{self, InsertError, SinkSeen, Watched},
+        inserts::{self, FailedInsert, SinkSeen, Watched},
         message_window::{self, MessageWindow},
     },
 };
@@ -36,7 +36,7 @@ pub struct GatewayReport {
     /// Whether their inserts succeed.
     pub sink: SinkSeen,
     /// The error of the last insert of the first gateway whose inserts fail; `None` while all succeed, and when it does not report the error.
-    pub insert_error: Option<InsertError>,
+    pub insert_error: Option<FailedInsert>,
 }
 
 /// The last report, by which gateways, and when.
@@ -139,12 +139,14 @@ fn watched(
 fn insert_error<'a>(
     inserts: &BTreeMap<u32, Watched>,
     reports: impl Iterator<Item = (u32, &'a Report)>,
-    before: Option<&InsertError>,
-) -> Option<InsertError> {
+    before: Option<&FailedInsert>,
+) -> Option<FailedInsert> {
     let is_failing = |ordinal: &u32| inserts.get(ordinal).is_some_and(Watched::is_failing);
     let mut failing = reports.filter(|(ordinal, _)| is_failing(ordinal));
-    let now = failing.find_map(|(_, report)| report.insert_error.clone())?;
-    Some(before.filter(|before| before.is_same_cause(&now)).cloned().unwrap_or(now))
+    let (ordinal, now) =
+        failing.find_map(|(ordinal, report)| Some((ordinal, report.insert_error.clone()?)))?;
+    let before = before.map(|before| &before.error).filter(|before| before.is_same_cause(&now)).cloned();
+    Some(FailedInsert { ordinal, error: before.unwrap_or(now) })
 }
 
 /// What is known of open transactions with these answers, and which are open now.

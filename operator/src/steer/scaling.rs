@@ -24,7 +24,7 @@ use sluice_plan::{
     Intent, Moment, ScalingSeen,
     scale::{
         GatewayLogs, History, Load, LogTotals, Mode, PartitionSample, PodSample, Policy, Sample, Samples,
-        State, Watched, WorkloadSample, decide,
+        Standing, State, Watched, WorkloadSample, decide,
     },
 };
 use tracing::{debug, info};
@@ -76,7 +76,8 @@ fn look_at(
         }
     }
     let decision = memory.decision.clone().filter(|_| decides(mode));
-    ScalingSeen { decision, watched: memory.watched.clone(), drain, replica_conflict: None }
+    let (watched, standing) = (memory.watched.clone(), memory.standing.clone());
+    ScalingSeen { decision, watched, standing, drain, replica_conflict: None }
 }
 
 /// What one poll brings; `None` while the gateways are being asked.
@@ -119,6 +120,8 @@ fn decide_now(
         );
     }
     memory.watched = Watched::of(policy, &decision, &samples.history);
+    // A poll without an answer changes nothing of what was seen before.
+    memory.standing = Standing::of(&samples.history).or(memory.standing.take());
     memory.history = samples.history;
     memory.state = Some(decision.next.clone());
     memory.decision = Some(decision);

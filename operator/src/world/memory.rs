@@ -11,7 +11,7 @@ use sluice_plan::{
     drain::stopped::StoppedSince,
     observed::UnreadSeen,
     rollout::Counts,
-    scale::{Decision, History, LogTotals, State, Watched},
+    scale::{Decision, History, LogTotals, Standing, State, Watched},
 };
 use std::{
     collections::HashMap,
@@ -103,6 +103,8 @@ pub struct ScalingMemory {
     pub state: Option<State>,
     pub decision: Option<Decision>,
     pub watched: Option<Watched>,
+    /// The last that was known of gateways that do not insert what is in their logs.
+    pub standing: Option<Standing>,
     /// The mode in which all of this was sampled.
     pub mode: ScalingMode,
 }

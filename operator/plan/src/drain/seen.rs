@@ -49,7 +49,7 @@ pub struct Seen {
     pub answers: BTreeMap<u32, Answer>,
     /// With `source.otlp`, gateways that do not run: only they insert what may be on their volumes.
     pub stopped: BTreeMap<u32, Stopped>,
-    /// Whether the source is Kafka, of which any gateway reads what another one held.
+    /// Whether the source is Kafka: other gateways read again what one of them did not insert.
     pub has_kafka: bool,
 }
 

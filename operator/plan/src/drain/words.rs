@@ -83,7 +83,7 @@ pub(super) fn gone(
             "{unknown} of an older version cannot drain: what is held is inserted when the pods end"
         );
     }
-    // What a gateway held that is gone, Kafka and its volume have, and others read it.
+    // With Kafka, other gateways read again what one that is gone did not insert.
     let is_empty = |answer: Answer| answer == Answer::Done || (seen.has_kafka && answer == Answer::Gone);
     let others: Vec<_> = answers.iter().copied().filter(|(_, answer)| !is_empty(*answer)).collect();
     if others.is_empty() {

@@ -39,6 +39,14 @@ pub struct InsertError {
     pub message: String,
 }
 
+/// Which gateway it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FailedInsert {
+    /// Its number.
+    pub ordinal: u32,
+    pub error: InsertError,
+}
+
 impl InsertError {
     /// The same cause, whatever the text says of times and sizes: a condition keeps the first text of a cause.
     pub fn is_same_cause(&self, other: &Self) -> bool {

@@ -139,7 +139,7 @@ mod tests {
             assert_eq!(classify(&Policy::default(), rates, known), expected, "{rates:?}");
         }
         // Requests go to other gateways than the one whose log stands, and memory limits these.
-        let stuck_logs = vec![StuckLog { ordinal: 1, waiting: 9 }];
+        let stuck_logs = vec![StuckLog { ordinal: 1, waiting: 9, refuses: false }];
         let stands = Rates { stuck_logs, ..calm };
         let requests = Policy { load: Load::Requests, ..Policy::default() };
         for (memory_pressure, expected) in [(false, Cause::PartitionStuck), (true, Cause::MemoryLimited)] {

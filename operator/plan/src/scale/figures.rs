@@ -23,8 +23,6 @@ pub struct Figures {
     pub inserts_fail: bool,
     /// Partitions that stand still, and where, or gateways whose logs do.
     pub stuck: Vec<String>,
-    /// The numbers of these gateways.
-    pub stuck_gateways: Vec<u32>,
     /// Messages that retention took before they were read.
     pub lost_messages: u64,
     /// The memory limit of a gateway, MiB, that would leave room for what is used now; `None` before a limit is known.

@@ -1,5 +1,7 @@
 //! Why there are not more gateways, or why another number would not help: the reason and the message for the status.
 
+use crate::pipeline::policy::Load;
+
 /// What limits the number itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
@@ -40,7 +42,7 @@ impl Limit {
     }
 
     /// In words, with what would help.
-    pub fn words(self) -> &'static str {
+    pub fn words(self, load: Load) -> &'static str {
         match self {
             Self::TooFewPartitions => {
                 "there are no partitions for more gateways; add partitions to the topic"
@@ -50,9 +52,15 @@ impl Limit {
             Self::PartitionSkewed => {
                 "one partition has more than a gateway can read; spread the messages over the partitions"
             }
-            Self::PartitionStuck => {
-                "a partition, or what waits on the volume of a gateway, does not advance, and more gateways would not help; see the gateway's log"
-            }
+            Self::PartitionStuck => match load {
+                Load::Partitions => {
+                    "a partition does not advance, and more gateways would not help; see its gateway's log"
+                }
+                Load::Requests => {
+                    "a gateway inserts nothing of what waits on its volume, and more gateways would not help; see the logs of the pod that \
+                     Ready names"
+                }
+            },
             Self::Unschedulable => {
                 "the gateways that were added are unschedulable; free resources or add nodes; the operator retries after 30 minutes"
             }

@@ -9,13 +9,19 @@
 use super::sample::PartitionSample;
 use std::collections::BTreeMap;
 
-/// The logs of one gateway together.
+/// The logs of one gateway together. A log that cannot be read gets no messages, and nothing of it is inserted: it is counted by itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GatewayLogs {
-    /// Messages that were ever appended.
+    /// Logs that can be read.
+    pub readable: u32,
+    /// Messages that were ever appended to these.
     pub appended: u64,
     /// Messages among these that are not committed.
     pub waiting: u64,
+    /// Logs that cannot be read now.
+    pub unreadable: u32,
+    /// Messages in these that are not committed, as far as that is known.
+    pub unread: u64,
 }
 
 impl GatewayLogs {
@@ -32,20 +38,20 @@ const BEGIN: u64 = 1 << 45;
 /// What all gateways have appended since the first look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogTotals {
-    /// What each had appended when it was last seen, by its number.
-    seen: BTreeMap<u32, u64>,
+    /// The logs of each when they were last seen, by its number.
+    seen: BTreeMap<u32, GatewayLogs>,
     appended: u64,
 }
 
 impl LogTotals {
-    /// Adds what gateways report, by their numbers, and returns it as one partition. What is in logs that were not seen before, such as those
-    /// of a gateway that runs again, did not arrive just now: it waits, and is in no rate.
+    /// Adds what gateways report, by their numbers, and returns it as one partition. What is in logs that were not seen before did not
+    /// arrive just now: it waits, and is in no rate. Such are those of a gateway that runs again, and one that can be read again.
     pub fn look(&mut self, gateways: impl IntoIterator<Item = (u32, GatewayLogs)>) -> PartitionSample {
         let mut waiting = 0_u64;
         for (ordinal, logs) in gateways {
-            let before = self.seen.insert(ordinal, logs.appended);
+            let before = self.seen.insert(ordinal, logs).filter(|before| before.readable == logs.readable);
             // Fewer than before are another volume.
-            let more = before.and_then(|before| logs.appended.checked_sub(before)).unwrap_or(0);
+            let more = before.and_then(|before| logs.appended.checked_sub(before.appended)).unwrap_or(0);
             self.appended = self.appended.saturating_add(more);
             waiting = waiting.saturating_add(logs.waiting);
         }
@@ -60,7 +66,7 @@ mod tests {
     use super::*;
 
     fn logs(appended: u64, waiting: u64) -> GatewayLogs {
-        GatewayLogs { appended, waiting }
+        GatewayLogs { readable: 2, appended, waiting, ..GatewayLogs::default() }
     }
 
     #[test]
@@ -88,5 +94,16 @@ mod tests {
         let before = totals.look([(0, logs(1_000, 0))]).end;
         let with = totals.look([(0, logs(1_010, 0)), (1, logs(9_000_000, 8_000_000))]);
         assert_eq!((with.end - before, with.end - with.committed.unwrap()), (10, 8_000_000));
+    }
+
+    #[test]
+    fn what_a_log_has_that_can_be_read_again_is_no_burst_of_arrivals() {
+        let mut totals = LogTotals::default();
+        let one = GatewayLogs { readable: 1, unreadable: 1, unread: 900_000, ..logs(1_000, 0) };
+        let before = totals.look([(0, one)]);
+        assert_eq!(before.committed, Some(before.end), "what cannot be read is in no backlog");
+        let both = totals.look([(0, logs(5_001_010, 900_000))]);
+        assert_eq!((both.end - before.end, both.end - both.committed.unwrap()), (0, 900_000));
+        assert_eq!(totals.look([(0, logs(5_001_030, 0))]).end - both.end, 20);
     }
 }

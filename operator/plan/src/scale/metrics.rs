@@ -13,8 +13,6 @@ pub struct Watched {
     pub lag_seconds: f64,
     /// Why there is lag, or would be; of a decision that is held, the last one that was known.
     pub cause: Cause,
-    /// Gateways whose logs stand still while others are inserted, by number.
-    pub stuck_gateways: Vec<u32>,
 }
 
 impl Watched {
@@ -23,14 +21,12 @@ impl Watched {
         let cause = decision.cause;
         if let Some(figures) = &decision.figures {
             let (arrival_rate, lag_seconds) = (figures.arrival_rate, figures.lag_seconds);
-            let stuck_gateways = figures.stuck_gateways.clone();
-            return Some(Self { arrival_rate, lag_seconds, cause, stuck_gateways });
+            return Some(Self { arrival_rate, lag_seconds, cause });
         }
         // Kafka does not answer: nothing is known of what waits there.
         history.last().filter(|last| !last.partitions.is_empty())?;
         let rates = rates(policy, history)?;
-        let stuck_gateways = rates.stuck_logs.iter().map(|log| log.ordinal).collect();
         let (arrival_rate, lag_seconds) = (rates.arrival, rates.lag_seconds());
-        Some(Self { arrival_rate, lag_seconds, cause, stuck_gateways })
+        Some(Self { arrival_rate, lag_seconds, cause })
     }
 }

@@ -95,6 +95,13 @@ impl History {
         far.or_else(|| older.last())
     }
 
+    /// Those that are at least so many seconds older than the last one, the newest first.
+    pub(super) fn older(&self, seconds: u32) -> impl Iterator<Item = &Sample> {
+        let last = self.last().map(|last| last.at).unwrap_or_default();
+        let is_older = move |sample: &&Sample| last.seconds_since(sample.at) >= f64::from(seconds);
+        self.0.iter().rev().filter(is_older)
+    }
+
     pub(super) fn before_that(&self, sample: &Sample) -> Option<&Sample> {
         self.0.iter().rev().find(|older| older.at < sample.at)
     }

@@ -9,8 +9,9 @@ use super::{
     window::began_anew,
 };
 
-/// Nothing was inserted for so many seconds. Chosen: twice as long as a block stays open at the most.
-const STAND_SECONDS: u32 = 120;
+/// Nothing was inserted for so many seconds. While ClickHouse is slow, a block stays open for a minute, an insert takes up to 30 s, and one that
+/// failed is sent again after 10 s: 130 s. Chosen: the next whole minute.
+pub const STAND_SECONDS: u32 = 180;
 
 /// A gateway that stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,31 +20,56 @@ pub struct StuckLog {
     pub ordinal: u32,
     /// Messages in its logs that are not committed.
     pub waiting: u64,
+    /// Whether it has refused requests in this time, as one does whose volume is full.
+    pub refuses: bool,
 }
 
-/// Those of the newest sample, by number. Where no log advances, the cause is not a log.
-pub fn stuck(history: &History) -> Vec<StuckLog> {
-    let Some(last) = history.last() else { return Vec::new() };
-    let seconds = f64::from(STAND_SECONDS);
-    let before = history.before(STAND_SECONDS).filter(|before| last.at.seconds_since(before.at) >= seconds);
-    let Some(before) = before else { return Vec::new() };
+/// Those of the newest sample, by number; `None` while that is not known: a ready gateway gave no answer, or the samples are of less time. Where
+/// no log advances, the cause is not a log.
+pub fn stuck(history: &History) -> Option<Vec<StuckLog>> {
+    let last = history.last().filter(|last| last.silent == 0 && !last.pods.is_empty())?;
+    history.older(STAND_SECONDS).next()?;
+    // A sample without its answer says nothing of it.
     let then = |pod: &PodSample| {
-        let old = before.pods.iter().find(|old| old.ordinal == pod.ordinal)?;
-        old.logs.filter(|_| !began_anew(old, pod))
+        let mut older = history.older(STAND_SECONDS).flat_map(|sample| &sample.pods);
+        older.find(|old| old.ordinal == pod.ordinal).filter(|old| !began_anew(old, pod))
     };
-    let both = last.pods.iter().filter_map(|pod| Some((pod.ordinal, then(pod)?, pod.logs?)));
-    let both: Vec<(u32, GatewayLogs, GatewayLogs)> = both.collect();
-    if !both.iter().any(|(_, then, now)| then.committed() < now.committed()) {
-        return Vec::new();
+    let both = last.pods.iter().filter_map(|pod| Pair::of(then(pod)?, pod));
+    let both: Vec<Pair<'_>> = both.collect();
+    if !both.iter().any(Pair::advances) {
+        return Some(Vec::new());
     }
-    let stands = |then: GatewayLogs, now: GatewayLogs| {
-        then.waiting > 0 && now.waiting > 0 && then.committed() == now.committed()
-    };
-    let stuck = both.into_iter().filter(|(_, then, now)| stands(*then, *now));
-    let mut stuck: Vec<StuckLog> =
-        stuck.map(|(ordinal, _, now)| StuckLog { ordinal, waiting: now.waiting }).collect();
+    let mut stuck: Vec<StuckLog> = both.iter().filter(|pair| pair.stands()).map(Pair::stuck_log).collect();
     stuck.sort_unstable_by_key(|one| one.ordinal);
-    stuck
+    Some(stuck)
+}
+
+/// The same logs of one gateway at two moments.
+struct Pair<'a> {
+    old: &'a PodSample,
+    pod: &'a PodSample,
+    then: GatewayLogs,
+    now: GatewayLogs,
+}
+
+impl<'a> Pair<'a> {
+    fn of(old: &'a PodSample, pod: &'a PodSample) -> Option<Self> {
+        let (then, now) = (old.logs?, pod.logs?);
+        (then.readable == now.readable).then_some(Self { old, pod, then, now })
+    }
+
+    fn advances(&self) -> bool {
+        self.then.committed() < self.now.committed()
+    }
+
+    fn stands(&self) -> bool {
+        self.then.waiting > 0 && self.now.waiting > 0 && self.then.committed() == self.now.committed()
+    }
+
+    fn stuck_log(&self) -> StuckLog {
+        let refuses = self.old.requests_refused < self.pod.requests_refused;
+        StuckLog { ordinal: self.pod.ordinal, waiting: self.now.waiting, refuses }
+    }
 }
 
 #[cfg(test)]
@@ -59,8 +85,9 @@ mod tests {
             let at = Moment(second * 1_000);
             let pod = |(ordinal, until): (u32, &u64)| {
                 let appended = 10 * second + 5;
-                let logs = GatewayLogs { appended, waiting: appended - 10 * second.min(*until) };
-                PodSample { at, ordinal, logs: Some(logs), ..PodSample::default() }
+                let waiting = appended - 10 * second.min(*until);
+                let logs = Some(GatewayLogs { readable: 1, appended, waiting, ..GatewayLogs::default() });
+                PodSample { at, ordinal, logs, ..PodSample::default() }
             };
             let pods = (0..).zip(&until).map(pod).collect();
             history.push(Sample { at, group_stable: true, pods, ..Sample::default() });
@@ -68,20 +95,43 @@ mod tests {
         history
     }
 
+    fn found(history: &History) -> Option<Vec<(u32, u64)>> {
+        Some(stuck(history)?.iter().map(|one| (one.ordinal, one.waiting)).collect())
+    }
+
     #[test]
-    fn a_log_is_stuck_after_two_minutes_in_which_others_were_inserted() {
+    fn a_log_is_stuck_after_three_minutes_in_which_others_were_inserted() {
         let all = u64::MAX;
         for (until, seconds, expected) in [
-            ([all, all], 300, vec![]),
-            ([60, all], 165, vec![]),
-            ([60, all], 180, vec![(0, 1_205)]),
-            ([all, 60], 300, vec![(1, 2_405)]),
+            ([0, all], 165, None),
+            ([all, all], 360, Some(vec![])),
+            ([60, all], 225, Some(vec![])),
+            ([60, all], 240, Some(vec![(0, 1_805)])),
+            ([all, 60], 360, Some(vec![(1, 3_005)])),
             // Nothing is inserted anywhere: that is ClickHouse.
-            ([60, 60], 300, vec![]),
+            ([60, 60], 360, Some(vec![])),
         ] {
-            let found: Vec<_> =
-                stuck(&polls(until, seconds)).iter().map(|one| (one.ordinal, one.waiting)).collect();
-            assert_eq!(found, expected, "{until:?} after {seconds} s");
+            assert_eq!(found(&polls(until, seconds)), expected, "{until:?} after {seconds} s");
+        }
+    }
+
+    #[test]
+    fn a_poll_without_an_answer_says_nothing_then_and_later() {
+        let mut history = History::default();
+        for mut sample in
+            polls([60, u64::MAX], 420).within(420).cloned().collect::<Vec<_>>().into_iter().rev()
+        {
+            let second = sample.at.0 / 1_000;
+            if second == 240 {
+                (sample.pods, sample.silent) = (Vec::new(), 2);
+            }
+            history.push(sample);
+            let expected = match second {
+                0..180 | 240 => None,
+                180..240 => Some(vec![]),
+                _ => Some(vec![(0, 10 * second + 5 - 600)]),
+            };
+            assert_eq!(found(&history), expected, "{second}");
         }
     }
 
@@ -94,6 +144,6 @@ mod tests {
             sample.pods[0].messages = if sample.at < Moment(240_000) { 600 } else { 0 };
             history.push(sample);
         }
-        assert!(stuck(&history).is_empty());
+        assert_eq!(found(&history), Some(vec![]));
     }
 }

@@ -19,6 +19,9 @@ pub const LONG_SECONDS: u32 = 180;
 const SHORT_SECONDS: u32 = 60;
 /// A minute's shares need at least so many seconds: three polls.
 const SHORT_SECONDS_MIN: f64 = 40.0;
+/// Gateways refuse requests if that is this share of them. Chosen: fewer than the utilization leaves room for; a client with requests that are
+/// too large, or a single busy second, does not keep all gateways.
+const REFUSED_SHARE: f64 = 0.01;
 /// Fewer messages a second are not told from none: one in the longest window.
 const ARRIVAL_MIN: f64 = 1.0 / 180.0;
 
@@ -79,7 +82,8 @@ pub struct Rates {
     pub behind_now: f64,
     /// The least such share in the last minute; `None` before there is one.
     pub behind_minute: Option<f64>,
-    /// Whether gateways refused requests lately, for want of memory, room or time: these are in no rate.
+    /// Whether gateways refused many requests lately, for want of memory, room or time: these are in no rate. Of gateways whose logs stand still,
+    /// this is not asked: fewer of the others would not change it.
     pub refuses: bool,
     /// Whether inserts failed in the last interval.
     pub insert_failures: bool,
@@ -115,11 +119,11 @@ impl Rates {
 /// Compares samples; `None` when there are no two whose offsets only went forward.
 pub fn rates(policy: &Policy, history: &History) -> Option<Rates> {
     let stuck = stuck_partitions::stuck(policy, history);
-    let stuck_logs = stuck_logs::stuck(history);
-    let mut rates = Rates { refuses: refuses(history), ..Rates::default() };
+    let stuck_logs = stuck_logs::stuck(history).unwrap_or_default();
     let ordinals: Vec<u32> = stuck_logs.iter().map(|log| log.ordinal).collect();
     let moving = (!ordinals.is_empty()).then(|| history.without(&ordinals));
     let history = moving.as_ref().unwrap_or(history);
+    let mut rates = Rates { refuses: refuses(history), ..Rates::default() };
     let last = history.last()?;
     let arrivals = arrivals(history, last)?;
     let minute =
@@ -169,14 +173,21 @@ fn add_pods(rates: &mut Rates, before: &Sample, last: &Sample) {
     rates.message_bytes = (messages > 0).then(|| numbers::count(bytes) / numbers::count(messages));
 }
 
-/// Whether a gateway has refused a request within the longest window. Clients send again after seconds or half a minute.
+/// Whether gateways have refused many of the requests of the longest window. Clients send again after seconds or half a minute.
 fn refuses(history: &History) -> bool {
-    let Some(last) = history.last() else { return false };
-    let has_refused = |old: &PodSample| {
-        let mut now = last.pods.iter().filter(|pod| pod.ordinal == old.ordinal && !began_anew(old, pod));
-        now.any(|pod| pod.requests_refused > old.requests_refused)
-    };
-    history.within(LONG_SECONDS).flat_map(|sample| &sample.pods).any(has_refused)
+    let (mut refused, mut taken) = (0_u64, 0_u64);
+    for pod in history.last().iter().flat_map(|last| &last.pods) {
+        let before = history.within(LONG_SECONDS).flat_map(|sample| &sample.pods);
+        let Some(old) = before.filter(|old| old.ordinal == pod.ordinal && !began_anew(old, pod)).last()
+        else {
+            continue;
+        };
+        let appended = |pod: &PodSample| pod.logs.map_or(0, |logs| logs.appended);
+        refused = refused.saturating_add(pod.requests_refused.saturating_sub(old.requests_refused));
+        taken = taken.saturating_add(appended(pod).saturating_sub(appended(old)));
+    }
+    let all = numbers::count(refused.saturating_add(taken));
+    refused > 0 && numbers::count(refused) >= REFUSED_SHARE * all
 }
 
 /// Whether inserts failed between two samples.
@@ -281,7 +292,7 @@ fn mean(pods: impl Iterator<Item = PodRates>, share: impl Fn(&PodRates) -> f64) 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::logs::GatewayLogs, *};
     use crate::ground::moment::Moment;
 
     fn partition(log_start: u64, end: u64, committed: Option<u64>) -> PartitionSample {
@@ -329,6 +340,19 @@ mod tests {
         history.push(sample(0, &[partition(0, 0, Some(0))], old.clone()));
         history.push(sample(15, &[partition(0, 9, Some(9))], PodSample { busy_seconds: 1.0, ..old }));
         assert!(rates(&Policy::default(), &history).unwrap().pods.is_empty());
+    }
+
+    #[test]
+    fn a_few_refused_requests_are_none() {
+        for (refused, expected) in [(0, false), (17, false), (19, true)] {
+            let mut history = History::default();
+            for (second, requests_refused, appended) in [(0, 5, 100), (15, 5 + refused, 1_900)] {
+                let logs = Some(GatewayLogs { readable: 1, appended, ..GatewayLogs::default() });
+                let pod = PodSample { requests_refused, logs, ..PodSample::default() };
+                history.push(sample(second, &[partition(0, appended, Some(appended))], pod));
+            }
+            assert_eq!(rates(&Policy::default(), &history).unwrap().refuses, expected, "{refused}");
+        }
     }
 
     #[test]

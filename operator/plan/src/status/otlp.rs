@@ -11,7 +11,10 @@ use crate::{
     otlp_service::OtlpService,
     pipeline::Intent,
 };
-use sluice_crds::{OtlpSource, TracePipeline, status::reason};
+use sluice_crds::{
+    OtlpSource, TracePipeline,
+    status::{condition, reason},
+};
 
 /// Whether a gateway accepts OTLP.
 pub(super) fn reachable(pipeline: &TracePipeline, otlp: &OtlpSource, observed: &Observed) -> Verdict {
@@ -39,20 +42,46 @@ pub(super) fn reachable(pipeline: &TracePipeline, otlp: &OtlpSource, observed: &
     }
 }
 
-/// Gateways that insert nothing of what is in their logs, while other gateways insert. Only they can insert it.
+/// Gateways that insert nothing of what is in their logs, while other gateways insert, or that cannot read a log. Only they can insert it.
 pub(super) fn standing(pipeline: &TracePipeline, observed: &Observed) -> Option<Progress> {
-    let (watched, names) = (observed.scaling.watched.as_ref()?, Names::of(pipeline).ok()?);
-    let pods = watched.stuck_gateways.iter().map(|ordinal| format!("{}-{ordinal}", names.gateway()));
-    let pods = named(pods.collect())?;
-    let why = match &observed.insert_error {
-        Some(error) => format!("; {}", error.words()),
-        None => "; see the logs of the pod".to_owned(),
+    pipeline.spec.source.otlp.as_ref()?;
+    let (wanted, names) = (observed.workload.as_ref()?.wanted, Names::of(pipeline).ok()?);
+    let Some(seen) = &observed.scaling.standing else {
+        return said_before(pipeline).filter(|_| wanted > 0);
     };
-    let message = format!(
-        "{pods}: no request that waits on the volume was inserted for 2 minutes, while other gateways insert, and none of them reads this \
-         volume{why}"
-    );
-    Some(Progress::waiting(reason::SINK_UNAVAILABLE, message))
+    let pods = |ordinals: &[u32]| {
+        let staying = ordinals.iter().filter(|ordinal| **ordinal < wanted);
+        named(staying.map(|ordinal| format!("{}-{ordinal}", names.gateway())).collect())
+    };
+    let stuck = pods(&seen.stuck).map(|pods| {
+        let failed = observed.insert_error.as_ref().filter(|failed| seen.stuck.contains(&failed.ordinal));
+        let why = failed.map_or_else(|| "see the logs of the pod".to_owned(), |failed| failed.error.words());
+        format!(
+            "{pods}: no request that waits on the volume was inserted for 3 minutes, while other gateways insert, and none of them reads \
+             this volume; {why}"
+        )
+    });
+    let unreadable = pods(&seen.unreadable).map(|pods| {
+        format!(
+            "{pods}: a log on the volume cannot be read, and the requests in it are not inserted; check the volume and its disk, and see the \
+             logs of the pod"
+        )
+    });
+    let message = stuck.into_iter().chain(unreadable).collect::<Vec<_>>().join("; ");
+    (!message.is_empty()).then(|| Progress::waiting(reason::SINK_UNAVAILABLE, message))
+}
+
+/// An operator that starts needs samples of some minutes before it knows of such gateways. Until then, what an earlier one wrote into `Ready` holds.
+/// With this reason, it is of [`standing`], or it repeats `SinkReachable`, or is of the schema.
+fn said_before(pipeline: &TracePipeline) -> Option<Progress> {
+    let conditions = &pipeline.status.as_ref()?.conditions;
+    let of = |kind: &str| conditions.iter().find(|one| one.type_ == kind);
+    let (ready, sink) = (of(condition::READY)?, of(condition::SINK_REACHABLE)?);
+    let is_of_gateways = sink.status != "False" || sink.reason == reason::INSERTS_FAILING;
+    let is_of_schema = of(condition::SCHEMA_READY).is_some_and(|schema| schema.status == "False");
+    let is_own = ready.reason == reason::SINK_UNAVAILABLE && ready.message != sink.message;
+    (is_own && is_of_gateways && !is_of_schema)
+        .then(|| Progress::waiting(reason::SINK_UNAVAILABLE, ready.message.clone()))
 }
 
 /// What `Ready` says of gateways that run.

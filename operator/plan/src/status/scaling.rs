@@ -200,12 +200,7 @@ mod tests {
 
     #[test]
     fn prometheus_is_told_in_every_mode_and_the_status_is_not() {
-        let watched = Watched {
-            arrival_rate: 12_345.0,
-            lag_seconds: 4_000.0,
-            cause: Cause::SinkLimited,
-            stuck_gateways: Vec::new(),
-        };
+        let watched = Watched { arrival_rate: 12_345.0, lag_seconds: 4_000.0, cause: Cause::SinkLimited };
         let seen = ScalingSeen { watched: Some(watched), ..ScalingSeen::default() };
         assert_eq!(scaling(ScalingMode::Fixed, (None, None), &seen), None);
         let exact = for_metrics(&TracePipelineStatus::default(), &seen).scaling.unwrap();

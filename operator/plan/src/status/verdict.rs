@@ -227,7 +227,7 @@ pub(super) fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> 
         }
     };
     let how = match &observed.insert_error {
-        Some(error) => format!(". {}", error.words()),
+        Some(failed) => format!(". {}", failed.error.words()),
         None => "; see ClickHouse's answer in the gateways' logs".to_owned(),
     };
     Some(Verdict::no(reason::INSERTS_FAILING, format!("the inserts of {whose} fail, and none succeeds{how}")))
@@ -300,10 +300,7 @@ pub(super) fn scaling_active(spec: &TracePipelineSpec, scaling: Option<&ScalingS
             Verdict::yes(reason::ACTIVE, "the operator only recommends a number: scaling.mode is Recommend")
         }
         None => Verdict::yes(reason::ACTIVE, "the operator sets the number of gateways from load and lag"),
-        Some(Some(hold)) => {
-            let load = if spec.source.otlp.is_some() { Load::Requests } else { Load::Partitions };
-            Verdict::no(hold.word(), format!("the number stays: {}", hold.words(load)))
-        }
+        Some(Some(hold)) => Verdict::no(hold.word(), format!("the number stays: {}", hold.words(load(spec)))),
         Some(None) => Verdict::unknown(
             reason::NOT_PROBED,
             "another version of the operator kept the number, for a reason that this version does not know",
@@ -312,12 +309,23 @@ pub(super) fn scaling_active(spec: &TracePipelineSpec, scaling: Option<&ScalingS
 }
 
 /// Whether something other than the load keeps the number of gateways where it is; where that is memory, with what was done about it.
-pub(super) fn scaling_limited(scaling: Option<&ScalingStatus>, resized: Option<&str>) -> Verdict {
+pub(super) fn scaling_limited(
+    spec: &TracePipelineSpec,
+    scaling: Option<&ScalingStatus>,
+    resized: Option<&str>,
+) -> Verdict {
     match scaling.and_then(|scaling| scaling.limited.as_deref()).and_then(Limit::of_word) {
-        Some(Limit::Memory) => Verdict::yes(Limit::Memory.word(), joined(Limit::Memory.words(), resized)),
-        Some(limit) => Verdict::yes(limit.word(), limit.words()),
+        Some(limit) => {
+            let resized = resized.filter(|_| limit == Limit::Memory);
+            Verdict::yes(limit.word(), joined(limit.words(load(spec)), resized))
+        }
         None => Verdict::no(reason::OK, "nothing but the load limits the number of gateways"),
     }
+}
+
+/// What gateways share out among them.
+fn load(spec: &TracePipelineSpec) -> Load {
+    if spec.source.otlp.is_some() { Load::Requests } else { Load::Partitions }
 }
 
 /// Whether the pipeline's objects are left as they are.
@@ -415,14 +423,18 @@ mod tests {
 
     #[test]
     fn what_limits_the_number_is_named() {
+        let spec = spec(ScalingMode::Auto);
         for limit in Limit::ALL {
-            let verdict = scaling_limited(Some(&said(None, Some(limit.word()))), None);
+            let verdict = scaling_limited(&spec, Some(&said(None, Some(limit.word()))), None);
             assert_eq!((verdict.status, verdict.reason), ("True", limit.word()));
             assert!(!verdict.message.is_empty());
         }
-        let given = scaling_limited(Some(&said(None, Some("Memory"))), Some("a-0 was resized to 1Mi"));
+        let given = scaling_limited(&spec, Some(&said(None, Some("Memory"))), Some("a-0 was resized to 1Mi"));
         assert!(given.message.ends_with("; a-0 was resized to 1Mi"), "{}", given.message);
-        assert_eq!(scaling_limited(None, None).status, "False");
-        assert_eq!(scaling_limited(Some(&said(None, Some("Tomorrow"))), None).status, "False");
+        assert_eq!(scaling_limited(&spec, None, None).status, "False");
+        assert_eq!(scaling_limited(&spec, Some(&said(None, Some("Tomorrow"))), None).status, "False");
+        let stuck = Limit::PartitionStuck;
+        assert!(stuck.words(Load::Partitions).starts_with("a partition does not advance"));
+        assert!(stuck.words(Load::Requests).starts_with("a gateway inserts nothing"));
     }
 }

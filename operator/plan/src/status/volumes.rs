@@ -86,10 +86,11 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32
         }
         return with_their_gateways(pipeline, observed);
     }
-    let failed = left.iter().find_map(|claim| {
-        let jobs = &mut observed.volumes.jobs.iter().filter(|job| job.claim_uid == claim.uid);
-        jobs.find_map(failure).map(|message| (claim, message))
+    let failed = left.iter().filter_map(|claim| {
+        let mut jobs = observed.volumes.jobs.iter().filter(|job| job.claim_uid == claim.uid);
+        jobs.find_map(failure).map(|message| (*claim, message))
     });
+    let failed: Vec<(&ClaimSeen, &str)> = failed.collect();
     let count = left.len();
     if Intent::of(pipeline) == Intent::Suspend {
         let message = format!(
@@ -98,27 +99,36 @@ pub(super) fn drained(pipeline: &TracePipeline, observed: &Observed, coming: u32
         );
         return Verdict::no(reason::DRAINING, message);
     }
-    if let Some((claim, message)) = failed {
-        // No Job inserts what is in logs.
-        let reader = match &pipeline.spec.source.otlp {
-            Some(_) => {
-                format!("; its gateway runs with {} replicas or more", claim.ordinal.saturating_add(1))
-            }
-            None => String::new(),
-        };
-        return Verdict::no(
-            reason::DRAIN_FAILED,
-            format!(
-                "{} could not be drained (one of {} without a gateway); the operator tries again: {message}{reader}",
-                claim.name,
-                plural(count, "queue volume")
-            ),
-        );
+    if let Some(message) = not_drained(pipeline, &failed, count) {
+        return Verdict::no(reason::DRAIN_FAILED, message);
     }
     let stuck = observed.volumes.jobs.iter().find_map(|job| Some((&job.name, job.not_started.as_ref()?)));
     let stuck = stuck.map_or_else(String::new, |(job, why)| format!("; the Job {job} does not start: {why}"));
     let volumes = plural(count, "queue volume");
     Verdict::no(reason::DRAINING, format!("Jobs drain {volumes} without a gateway{stuck}"))
+}
+
+/// The message about volumes that Jobs could not drain, of so many without a gateway; `None` without such a volume.
+fn not_drained(pipeline: &TracePipeline, failed: &[(&ClaimSeen, &str)], count: usize) -> Option<String> {
+    let (claim, message) = failed.first()?;
+    let (others, of) = match failed.len() {
+        1 => (String::new(), "one".to_owned()),
+        all => (format!(" and {} more", all - 1), all.to_string()),
+    };
+    // No Job inserts what is in logs: the gateways of these volumes do, once there are so many. Damage and dead letters need a person.
+    let gateways = failed.iter().map(|(claim, _)| claim.ordinal.saturating_add(1)).max().unwrap_or(1);
+    let remedy = match &pipeline.spec.source.otlp {
+        Some(_) => format!(
+            "; if requests are left, run {} until they are inserted (replicas, or scaling.minReplicas in Auto)",
+            plural(gateways, "gateway")
+        ),
+        None => String::new(),
+    };
+    Some(format!(
+        "{}{others} could not be drained ({of} of {} without a gateway); the operator tries again: {message}{remedy}",
+        claim.name,
+        plural(count, "queue volume")
+    ))
 }
 
 /// Every queue volume that may hold blocks belongs to a gateway, which may be suspended.

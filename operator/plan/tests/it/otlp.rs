@@ -9,10 +9,10 @@ use sluice_plan::{
     Intent, Observed, Planned, SecretSeen, WorkloadSeen, build, drain_job, group_of, objects,
     observed::{
         ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen,
-        inserts::{InsertError, SinkSeen},
+        inserts::{FailedInsert, InsertError, SinkSeen},
     },
     plan,
-    scale::{Cause, Policy, Watched},
+    scale::{Policy, Standing},
     schema_job_name, status,
     volumes::Drain,
 };
@@ -288,18 +288,58 @@ fn the_status_says_where_gateways_accept_and_has_nothing_of_kafka() {
 fn a_gateway_that_inserts_nothing_of_its_logs_is_named() {
     let pipeline = sample("tracepipeline-otlp.yaml");
     let mut facts = running(&pipeline, 2);
-    let stuck_gateways = vec![1];
-    facts.scaling.watched =
-        Some(Watched { arrival_rate: 9.0, lag_seconds: 0.0, cause: Cause::PartitionStuck, stuck_gateways });
+    // A gateway that is not wanted any more, such as after another number was set, is not named.
+    facts.scaling.standing = Some(Standing { stuck: vec![1, 2], ..Standing::default() });
     let ready = condition(&said(&pipeline, &facts), "Ready").clone();
     assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "SinkUnavailable"));
     assert!(ready.message.starts_with("otlp-traces-gateway-1: no request"), "{}", ready.message);
     assert!(ready.message.ends_with("; see the logs of the pod"), "{}", ready.message);
     facts.sink = SinkSeen::Failing { all: false };
-    facts.insert_error =
-        Some(InsertError { class: "Retry".into(), code: None, message: "connection refused".into() });
+    let error = InsertError { class: "Retry".into(), code: None, message: "connection refused".into() };
+    for (ordinal, why) in
+        [(1, "; no answer of ClickHouse: connection refused"), (0, "; see the logs of the pod")]
+    {
+        facts.insert_error = Some(FailedInsert { ordinal, error: error.clone() });
+        let ready = condition(&said(&pipeline, &facts), "Ready").clone();
+        assert!(ready.message.ends_with(why), "of gateway {ordinal}: {}", ready.message);
+    }
+}
+
+#[test]
+fn a_gateway_that_cannot_read_a_log_is_named() {
+    let pipeline = sample("tracepipeline-otlp.yaml");
+    let mut facts = running(&pipeline, 2);
+    facts.scaling.standing = Some(Standing { stuck: vec![1], unreadable: vec![0] });
     let ready = condition(&said(&pipeline, &facts), "Ready").clone();
-    assert!(ready.message.ends_with("; no answer of ClickHouse: connection refused"), "{}", ready.message);
+    assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "SinkUnavailable"));
+    for words in
+        ["otlp-traces-gateway-1: no request", "; otlp-traces-gateway-0: a log on the volume cannot be read"]
+    {
+        assert!(ready.message.contains(words), "{}", ready.message);
+    }
+}
+
+/// Samples of three minutes show that a gateway stands, and an operator that starts has none.
+#[test]
+fn a_gateway_that_stands_stays_named_after_a_restart() {
+    for sink in [SinkSeen::NotKnown, SinkSeen::Well, SinkSeen::Failing { all: false }] {
+        let mut pipeline = sample("tracepipeline-otlp.yaml");
+        let mut facts = Observed { sink, ..running(&pipeline, 2) };
+        facts.scaling.standing = Some(Standing { stuck: vec![1], ..Standing::default() });
+        let before = said(&pipeline, &facts);
+        pipeline.status = Some(before.clone());
+        (facts.scaling.standing, facts.sink) = (None, SinkSeen::NotKnown);
+        let after = said(&pipeline, &facts);
+        assert_eq!(condition(&after, "Ready"), condition(&before, "Ready"), "{sink:?}");
+        (facts.scaling.standing, facts.sink) = (Some(Standing::default()), SinkSeen::Well);
+        assert_eq!(condition(&said(&pipeline, &facts), "Ready").status, "True", "{sink:?}");
+    }
+    // Inserts that failed everywhere are no such gateway.
+    let mut pipeline = sample("tracepipeline-otlp.yaml");
+    let mut facts = Observed { sink: SinkSeen::Failing { all: true }, ..running(&pipeline, 2) };
+    pipeline.status = Some(said(&pipeline, &facts));
+    facts.sink = SinkSeen::Well;
+    assert_eq!(condition(&said(&pipeline, &facts), "Ready").status, "True");
 }
 
 #[test]
@@ -340,35 +380,43 @@ fn a_secret_of_clients_that_is_missing_is_waited_for() {
 fn a_volume_that_is_left_with_requests_says_which_number_of_gateways_reads_it() {
     let pipeline = sample("tracepipeline-otlp.yaml");
     let mut facts = running(&pipeline, 2);
-    let claim = ClaimSeen {
-        name: "queue-otlp-traces-gateway-4".into(),
-        uid: "c".into(),
-        ordinal: 4,
+    let claim = |ordinal: u32| ClaimSeen {
+        name: format!("queue-otlp-traces-gateway-{ordinal}"),
+        uid: format!("c{ordinal}"),
+        ordinal,
         is_bound: true,
         ..ClaimSeen::default()
     };
-    let job = DrainJobSeen {
-        name: "otlp-traces-drain-4".into(),
-        ordinal: 4,
-        claim_uid: "c".into(),
+    let job = |ordinal: u32, message: &str| DrainJobSeen {
+        name: format!("otlp-traces-drain-{ordinal}"),
+        ordinal,
+        claim_uid: format!("c{ordinal}"),
         workload_version: "w".into(),
-        state: DrainJobState::Failed {
-            ago: Duration::from_secs(5),
-            message: "its logs have requests".into(),
-        },
+        state: DrainJobState::Failed { ago: Duration::from_secs(5), message: message.into() },
         not_started: None,
         going_for: None,
     };
     facts.volumes.template = Some(TemplateSeen { version: "w".into(), ..TemplateSeen::default() });
-    (facts.volumes.claims, facts.volumes.jobs) = (vec![claim], vec![job]);
-    let said = said(&pipeline, &facts);
-    let drained = condition(&said, "VolumesDrained");
-    assert_eq!((drained.status.as_str(), drained.reason.as_str()), ("False", "DrainFailed"));
-    assert_eq!(
-        drained.message,
-        "queue-otlp-traces-gateway-4 could not be drained (one of 1 queue volume without a gateway); the operator tries again: its logs \
-         have requests; its gateway runs with 5 replicas or more"
-    );
+    facts.volumes.claims = vec![claim(2), claim(4)];
+    for (jobs, expected) in [
+        (
+            vec![job(4, "its logs have requests")],
+            "queue-otlp-traces-gateway-4 could not be drained (one of 2 queue volumes without a gateway); the operator tries again: its \
+             logs have requests; if requests are left, run 5 gateways until they are inserted (replicas, or scaling.minReplicas in Auto)",
+        ),
+        (
+            vec![job(2, "it has dead letters"), job(4, "its logs have requests")],
+            "queue-otlp-traces-gateway-2 and 1 more could not be drained (2 of 2 queue volumes without a gateway); the operator tries \
+             again: it has dead letters; if requests are left, run 5 gateways until they are inserted (replicas, or scaling.minReplicas \
+             in Auto)",
+        ),
+    ] {
+        facts.volumes.jobs = jobs;
+        let said = said(&pipeline, &facts);
+        let drained = condition(&said, "VolumesDrained");
+        assert_eq!((drained.status.as_str(), drained.reason.as_str()), ("False", "DrainFailed"));
+        assert_eq!(drained.message, expected);
+    }
 }
 
 /// Type, status and reason of each condition.

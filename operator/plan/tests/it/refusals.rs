@@ -8,7 +8,7 @@ use serde_json::json;
 use sluice_crds::{SecretUse, TracePipeline};
 use sluice_plan::{
     Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
-    observed::inserts::{InsertError, SinkSeen},
+    observed::inserts::{FailedInsert, InsertError, SinkSeen},
 };
 
 fn secret() -> SecretSeen {
@@ -111,7 +111,10 @@ fn inserts_that_fail_are_said_with_the_answer_if_a_gateway_tells_it() {
     let error =
         InsertError { class: "Halt".into(), code: Some(497), message: "not enough privileges".into() };
     for (insert_error, words) in [
-        (Some(error), "and none succeeds. ClickHouse answered with code 497: not enough privileges"),
+        (
+            Some(FailedInsert { ordinal: 0, error }),
+            "and none succeeds. ClickHouse answered with code 497: not enough privileges",
+        ),
         (None, "and none succeeds; see ClickHouse's answer in the gateways' logs"),
     ] {
         let sink = SinkSeen::Failing { all: true };

@@ -3,7 +3,7 @@
 use super::{Gateway, looks::Look};
 use sluice_plan::scale::GatewayLogs;
 
-/// Requests that wait in the logs of all gateways; `None` unless each of those that the workload wants gave an answer, and each other one that is
+/// Requests that wait in the logs of all gateways, also in logs that cannot be read, as far as that is known; `None` unless each of those that the workload wants gave an answer, and each other one that is
 /// ready: what is on the volume of one that does not run is not known.
 pub fn waiting(look: &Look, gateways: &[Gateway], wanted: u32) -> Option<u64> {
     let (mut waiting, mut answered) = (0_u64, 0_u32);
@@ -11,7 +11,7 @@ pub fn waiting(look: &Look, gateways: &[Gateway], wanted: u32) -> Option<u64> {
         let is_wanted = gateway.ordinal < wanted;
         match of(look, gateway) {
             Some(logs) => {
-                waiting = waiting.saturating_add(logs.waiting);
+                waiting = waiting.saturating_add(logs.waiting).saturating_add(logs.unread);
                 answered = answered.saturating_add(u32::from(is_wanted));
             }
             None if is_wanted || gateway.is_ready => return None,

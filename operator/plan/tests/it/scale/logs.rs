@@ -5,7 +5,7 @@ use sluice_plan::{
     Moment,
     scale::{
         Alignment, Cause, Decision, GatewayLogs, Limit, Load, LogTotals, Mode, PodSample, Policy, Sample,
-        Samples, State, WorkloadSample, decide,
+        Samples, Standing, State, WorkloadSample, decide,
     },
 };
 
@@ -18,6 +18,8 @@ enum Work {
     Stands,
     /// Its inserts fail.
     Fails,
+    /// As [`Work::Stands`], and its volume is full: it refuses all requests, and clients send them to the others.
+    Full,
 }
 
 /// All requests, in the parts that a gateway has of them.
@@ -80,9 +82,12 @@ impl Fleet {
 
     fn step(&mut self) -> Decision {
         self.now = self.now.plus_seconds(u32::try_from(POLL_SECONDS).unwrap());
-        let even = ALL / self.gateways.len() as u64;
+        let takes = |gateway: &Gateway| gateway.work != Work::Full;
+        let taking = self.gateways.iter().filter(|gateway| takes(gateway)).count() as u64;
+        let even = ALL / taking;
         for (ordinal, gateway) in (0..).zip(&mut self.gateways) {
             let part = if self.keeps_connections { ENDS_ONE_IN } else { 1 };
+            let even = if takes(gateway) { even } else { 0 };
             gateway.share = (gateway.share * (part - 1) + even) / part;
             gateway.pass(self.offered * gateway.share / ALL, self.disk);
             (gateway.sample.ordinal, gateway.sample.at) = (ordinal, self.now);
@@ -98,6 +103,13 @@ impl Fleet {
         (workload.desired, workload.ready) = (decision.replicas, decision.replicas);
         self.gateways.resize(decision.replicas as usize, Gateway::default());
         decision
+    }
+
+    /// A gateway stands, and a minute later its volume is full.
+    fn fill(&mut self, ordinal: usize) {
+        self.gateways[ordinal].work = Work::Stands;
+        self.run(60);
+        self.gateways[ordinal].work = Work::Full;
     }
 
     fn run(&mut self, seconds: u64) -> Decision {
@@ -127,6 +139,7 @@ impl Gateway {
         sample.messages += done;
         sample.message_bytes += done * 100;
         sample.requests_refused += (share - share.min(disk)) * POLL_SECONDS;
+        sample.requests_refused += u64::from(self.work == Work::Full) * 300;
         sample.insert_failures += u64::from(self.work == Work::Fails);
         sample.sink_behind = self.work == Work::Fails;
         sample.logs = Some(self.logs);
@@ -152,7 +165,7 @@ fn a_log_that_stands_asks_for_no_gateway_and_is_named() {
         );
         assert!(last.reason.contains("these do not: the logs of gateway 2"), "{}", last.reason);
         let figures = last.figures.unwrap();
-        assert_eq!(figures.stuck_gateways, [2]);
+        assert_eq!(Standing::of(&fleet.samples.history).unwrap().stuck, [2]);
         assert!(figures.lag_seconds < 1.0, "it is in no lag: {figures:?}");
     }
 }
@@ -172,6 +185,38 @@ fn more_requests_add_gateways_beside_one_whose_log_stands() {
     }
 }
 
+/// It was one of two that the load takes, and the other one has all of it.
+#[test]
+fn a_gateway_stands_in_for_one_that_is_full() {
+    let mut fleet = Fleet::new(900, 2);
+    fleet.run(900);
+    assert_eq!(fleet.replicas(), 2);
+    fleet.fill(1);
+    let last = fleet.run(600);
+    assert_eq!((last.replicas, last.cause), (3, Cause::PartitionStuck), "{}", last.reason);
+    assert!(last.reason.contains("the logs of gateway 1, which refuses requests"), "{}", last.reason);
+    fleet.changes = 0;
+    assert_eq!((fleet.run(7_200).replicas, fleet.changes), (3, 0), "it does not swing");
+    // Nor do the requests that it refuses keep gateways which the others do not need.
+    fleet.offered = 300;
+    assert_eq!(fleet.run(3_600).replicas, 2);
+    let mut limited = Fleet::new(900, 2);
+    limited.policy.replicas_max = Some(2);
+    limited.run(900);
+    limited.fill(1);
+    assert_eq!(limited.run(600).replicas, 2);
+}
+
+#[test]
+fn what_one_gateway_cannot_read_keeps_no_gateway() {
+    let mut fleet = Fleet::new(4_400, 6);
+    fleet.run(900);
+    let logs = &mut fleet.gateways[5].logs;
+    (logs.unreadable, logs.unread) = (1, 900_000);
+    fleet.offered = 500;
+    assert_eq!(fleet.run(7_200).replicas, 1);
+}
+
 #[test]
 fn a_backlog_that_moves_adds_no_gateway_either() {
     let mut fleet = Fleet::new(4_400, 6);
@@ -182,7 +227,9 @@ fn a_backlog_that_moves_adds_no_gateway_either() {
     fleet.gateways[3].work = Work::Inserts;
     let decision = fleet.run(300);
     let figures = decision.figures.unwrap();
-    assert!(figures.stuck_gateways.is_empty() && figures.lag_seconds > 300.0, "{figures:?}");
+    let standing = Standing::of(&fleet.samples.history);
+    assert_eq!(standing, Some(Standing::default()));
+    assert!(figures.lag_seconds > 300.0, "{figures:?}");
     fleet.run(7_200);
     assert_eq!((fleet.replicas(), fleet.changes), (6, 0));
 }

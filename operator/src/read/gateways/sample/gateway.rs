@@ -11,6 +11,9 @@ use std::collections::BTreeSet;
 /// turn.
 const STILL_FOR_OTHERS: [&str; 5] = ["sink", "plan", "commit", "buffers", "no_turn"];
 
+/// The reason of a log of `source.otlp` that cannot be read.
+const UNREADABLE: &str = "unreadable";
+
 /// A partition by its topic and its number there.
 type Partition = (String, u32);
 
@@ -88,12 +91,7 @@ impl Numbers {
         if said.committed_offset.is_some() || said.lag_messages.is_some() {
             self.partitions.insert(partition());
         }
-        if let Some(waiting) = said.lag_messages {
-            let committed = said.committed_offset.unwrap_or(0);
-            let appended = committed.saturating_add(waiting);
-            self.logs.appended = self.logs.appended.saturating_add(appended);
-            self.logs.waiting = self.logs.waiting.saturating_add(waiting);
-        }
+        self.see_log(said);
         // Others stand still for a reason of their own.
         if said.still.as_deref().is_some_and(|reason| !STILL_FOR_OTHERS.contains(&reason)) {
             self.still.insert(partition());
@@ -101,9 +99,23 @@ impl Numbers {
         self.positions.extend(said.position.map(|position| (partition(), position)));
     }
 
+    /// Adds a partition, taken as a log. Of one that cannot be read, it may say nothing but that.
+    fn see_log(&mut self, said: &PartitionState) {
+        let logs = &mut self.logs;
+        if said.still.as_deref() == Some(UNREADABLE) {
+            logs.unreadable = logs.unreadable.saturating_add(1);
+            logs.unread = logs.unread.saturating_add(said.lag_messages.unwrap_or(0));
+        } else if let Some(waiting) = said.lag_messages {
+            let appended = said.committed_offset.unwrap_or(0).saturating_add(waiting);
+            logs.readable = logs.readable.saturating_add(1);
+            logs.appended = logs.appended.saturating_add(appended);
+            logs.waiting = logs.waiting.saturating_add(waiting);
+        }
+    }
+
     /// Its partitions, taken as logs that only it has; `None` before it tells of them, which it does of all at once.
     pub fn logs(&self) -> Option<GatewayLogs> {
-        (!self.partitions.is_empty()).then_some(self.logs)
+        (!self.partitions.is_empty() || self.logs.unreadable > 0).then_some(self.logs)
     }
 
     /// The partitions that it owns by topic and number; `None` while it does not name all: it does once each was committed.
@@ -203,6 +215,32 @@ mod tests {
             let numbers = read(&said, 0, Moment(0), &topics()).unwrap();
             assert_eq!(numbers.sample.still, expected, "{reason}");
         }
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_read_is_counted_by_itself() {
+        let log = |partition, committed_offset, lag_messages, still: Option<&str>| PartitionState {
+            partition,
+            committed_offset,
+            lag_messages,
+            still: still.map(str::to_owned),
+            ..PartitionState::default()
+        };
+        let mut said = exported();
+        said.topics.truncate(1);
+        let mut logs = |partitions: Vec<PartitionState>| {
+            said.topics[0].partitions = partitions;
+            super::read(&said).unwrap().logs()
+        };
+        let readable = GatewayLogs { readable: 1, appended: 120, waiting: 20, ..GatewayLogs::default() };
+        assert_eq!(logs(vec![log(0, Some(100), Some(20), Some("sink"))]), Some(readable));
+        let (one, other) =
+            (log(1, Some(7), Some(900), Some(UNREADABLE)), log(2, None, None, Some(UNREADABLE)));
+        let both = GatewayLogs { unreadable: 2, unread: 900, ..readable };
+        assert_eq!(logs(vec![log(0, Some(100), Some(20), None), one, other.clone()]), Some(both));
+        let none = GatewayLogs { unreadable: 1, ..GatewayLogs::default() };
+        assert_eq!(logs(vec![other]), Some(none), "it tells of all that it has");
+        assert_eq!(logs(Vec::new()), None);
     }
 
     #[test]
