@@ -11,7 +11,7 @@ use super::{
 
 /// Nothing was inserted for so many seconds. While ClickHouse is slow, a block stays open for a minute, an insert takes up to 30 s, and one that
 /// failed is sent again after 10 s: 130 s. Chosen: the next whole minute.
-pub const STAND_SECONDS: u32 = 180;
+const STAND_SECONDS: u32 = 180;
 
 /// A gateway that stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
