@@ -1,7 +1,7 @@
-//! What tools that sync from Git make of objects, by their own code: gitopscheck is asked, and answers in the order of the questions.
-//! It also syncs, as Argo CD does.
+//! How tools that sync from Git see objects. gitopscheck runs these tools' own code: it gets requests and answers in their order. It also
+//! syncs, as Argo CD does.
 //!
-//! Blocking, like everything about processes; call it from a blocking task where a runtime runs.
+//! Blocking, like everything about processes; within a runtime, call it from a blocking task.
 
 pub mod states;
 
@@ -20,57 +20,57 @@ use serde_json::Value;
 use e2e_stack::process::command;
 use e2e_stack::{gitopscheck, paths};
 
-/// What Argo CD is told about our kind.
+/// Argo CD's settings for our kind.
 const SETTINGS: &str = "config/argocd/argocd-cm.yaml";
 
-/// The Applications that we ship, and the one of them that has the pipelines.
+/// The Applications that we ship, and the name of the one for pipelines.
 const APPLICATIONS: &str = "config/argocd/applications.yaml";
 const PIPELINES: &str = "pipelines";
 
-/// Time for any number of looks that a caller asks for: each takes half a second and some requests.
+/// Time limit for a number of checks: each takes half a second and some requests.
 const LOOKS_TAKE: Duration = Duration::from_mins(5);
 
-/// How an object is.
+/// The health of an object.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// To Argo CD; empty for no opinion.
+    /// Argo CD's status; empty if it has none.
     pub argo: String,
-    /// In words.
+    /// Argo CD's message.
     pub argo_message: String,
-    /// To kstatus, and so to Flux and whoever waits by it.
+    /// The status for kstatus, and so for Flux and other tools that use kstatus.
     pub kstatus: String,
-    /// In words.
+    /// The message of kstatus.
     pub kstatus_message: String,
 }
 
-/// What Argo CD offers to do with an object.
+/// An action that Argo CD offers for an object.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Action {
     /// Its name in the menu.
     pub name: String,
-    /// Whether it is shown and cannot be chosen.
+    /// Whether it is shown but cannot be chosen.
     pub disabled: bool,
-    /// The object after it.
+    /// The object after the action.
     pub result: Value,
 }
 
-/// What a sync would change, by each of the ways in which Argo CD looks; empty for nothing.
+/// What a sync would change, by each of Argo CD's ways to compare; empty for no change.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
     /// Kind and name.
     pub name: String,
-    /// By a dry run.
+    /// Compared with a dry run.
     pub server_side: String,
-    /// By schema and owners of fields, as for Applications with `ServerSideApply=true`.
+    /// Compared by schema and field owners, as for Applications with `ServerSideApply=true`.
     pub structured: String,
-    /// By the two objects alone, as for Applications without it.
+    /// Compared by the two objects only, as for Applications without it.
     pub plain: String,
 }
 
 impl Difference {
-    /// In words, when there is one.
+    /// The difference as text, if there is one.
     #[must_use]
     pub fn words(&self) -> Option<String> {
         let ways =
@@ -84,18 +84,18 @@ impl Difference {
     }
 }
 
-/// What became of a sync.
+/// The result of a sync.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Operation {
-    /// `Succeeded`, `Failed`, `Error`, or `Running` when it was given up.
+    /// `Succeeded`, `Failed`, `Error`, or `Running` if the limit was reached.
     pub phase: String,
-    /// What it waits for, or how it ended.
+    /// What it waits for, or why it ended.
     pub message: String,
-    /// In the order in which they were; a manifest whose wave was not reached is missing.
+    /// The manifests in the order in which they were applied. Those of waves that were not reached are missing.
     pub applied: Vec<Applied>,
 }
 
-/// What became of one manifest.
+/// The result of one manifest.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Applied {
     /// Kind and name.
@@ -103,38 +103,38 @@ pub struct Applied {
     pub wave: i64,
     /// `Synced` or `SyncFailed`.
     pub code: String,
-    /// In words; of an object with a health, the last that was said of it.
+    /// The message; for an object with a health, its last one.
     pub message: String,
-    /// Whether the object is another one than before the sync, its status aside.
+    /// Whether the object changed during the sync, apart from its status.
     pub changed: bool,
 }
 
-/// How each object is, by the settings in `config/argocd`.
+/// The health of each object, with the settings in `config/argocd`.
 pub fn health(objects: &[Value]) -> anyhow::Result<Vec<Health>> {
     ask("health", &paths::workspace().join(SETTINGS), objects)
 }
 
-/// What is offered for each object, by the settings in `config/argocd`.
+/// The actions for each object, with the settings in `config/argocd`.
 pub fn actions(objects: &[Value]) -> anyhow::Result<Vec<Vec<Action>>> {
     ask("actions", &paths::workspace().join(SETTINGS), objects)
 }
 
-/// What a sync of each manifest would change in the cluster, where it is applied already.
+/// What a sync of each manifest would change in the cluster. The manifests must be applied.
 pub fn differences(kubeconfig: &Path, manifests: &[Value]) -> anyhow::Result<Vec<Difference>> {
     ask("differences", kubeconfig, manifests)
 }
 
-/// When a sync is given up that has not ended.
+/// When to give up a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// After this time: for one that should end.
+    /// After this time: for a sync that should end.
     Time(Duration),
-    /// After so many looks at the objects, each with the decision what to do next: for one that should not get on.
+    /// After this many checks of the objects and decisions what to do next: for a sync that should make no progress.
     Looks(u32),
 }
 
 impl Limit {
-    /// The time, and the number of looks, 0 for any.
+    /// The time, and the number of checks; 0 means no limit.
     fn words(self) -> [String; 2] {
         let (time, looks) = match self {
             Limit::Time(time) => (time, 0),
@@ -144,11 +144,11 @@ impl Limit {
     }
 }
 
-/// Syncs the manifests into a namespace with Argo CD's engine, wave by wave, by the settings in `config/argocd` and with the options of
-/// its Application of pipelines; gives up at `limit`.
+/// Syncs the manifests into a namespace with Argo CD's engine, wave by wave, with the settings in `config/argocd` and the options of the
+/// Application for pipelines; gives up at `limit`.
 ///
 /// # Errors
-/// As [`health`]. That the sync fails or does not end is no error, but its phase.
+/// As [`health`]. A sync that fails or does not end is no error: its phase says so.
 pub fn sync(
     kubeconfig: &Path,
     namespace: &str,
@@ -168,7 +168,7 @@ pub fn sync(
     run("sync", &words, manifests)
 }
 
-/// Of the Application of pipelines, separated by commas.
+/// The sync options of the Application for pipelines, separated by commas.
 fn sync_options() -> anyhow::Result<String> {
     let text = fs::read_to_string(paths::workspace().join(APPLICATIONS)).context("read the Applications")?;
     let applications: Vec<Value> =
@@ -196,7 +196,7 @@ fn run<Answer: DeserializeOwned>(what: &str, words: &[&OsStr], items: &[Value]) 
         .spawn()
         .context("start gitopscheck")?;
     let mut input = child.stdin.take().context("the input of gitopscheck is not piped")?;
-    // It answers when it has read all: neither waits for the other.
+    // It answers after it has read everything, so neither waits for the other.
     let told = input.write_all(&serde_json::to_vec(items)?);
     drop(input);
     let done = child.wait_with_output().context("wait for gitopscheck")?;

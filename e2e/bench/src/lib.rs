@@ -1,5 +1,5 @@
-//! Measurements: throughput and memory of the gateway, what it costs to accept OTLP, how it stands a load of OTLP, tables of `ClickHouse`, and what
-//! hundreds of pipelines cost the operator.
+//! Measurements: throughput and memory of the gateway, the cost of accepting OTLP, a gateway under a heavy load of OTLP, tables of
+//! `ClickHouse`, and the operator with hundreds of pipelines.
 
 pub mod load;
 pub mod memory;

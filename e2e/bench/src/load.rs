@@ -5,11 +5,11 @@
 //!     -> front that takes 3 s for an INSERT, or is gone -> ClickHouse -> rows counted
 //! ```
 //!
-//! It is modelled on a published benchmark, in which a memory limit that was a percentage of the pod's caused 6 OOM kills. The real program runs
-//! as a process in a memory group of its own, with the config that the operator writes for a pipeline with defaults. What must hold in every
-//! case: no kill, no failed request, no span lost or doubled, the resident set under the limit. With defaults, every request is accepted at the
-//! first try. Clients, gateway and ClickHouse share the cores of the machine, so that times and requests a second are those of all three.
-//! Databases, volumes and memory groups are removed, also after a failure; configs and logs are kept then.
+//! It is modelled on a published benchmark, in which a memory limit that was a percentage of the pod's caused 6 OOM kills. The real program
+//! runs as a process in its own cgroup, with the config that the operator writes for a pipeline with defaults. What must hold in every
+//! case: no OOM kill, no failed request, no span lost or doubled, the resident set under the limit. With defaults, every request is
+//! accepted at the first try. Clients, gateway and ClickHouse share the cores of the machine, so times and requests a second are those of
+//! all three. Databases, volumes and cgroups are removed, also after a failure; configs and logs are kept then.
 
 mod case;
 mod clients;
@@ -33,7 +33,7 @@ use e2e_stack::process::interrupt;
 use e2e_stack::{programs, say};
 pub use report::Outcome;
 
-/// The name that stands for all cases.
+/// The name that selects all cases.
 const ALL: &str = "all";
 
 /// Which case runs, and its load.

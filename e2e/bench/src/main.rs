@@ -46,7 +46,7 @@ enum Command {
 
 fn main() -> ExitCode {
     say::begin();
-    // Only warnings of the libraries: the commands print their progress with `say`.
+    // Only warnings of the libraries: the commands print their own progress with `say`.
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
     e2e_stack::conclude(match Arguments::parse().command {
         Command::Throughput(args) => throughput::run(&args),

@@ -4,10 +4,10 @@
 //! topic filled with batches of a size -> gateway in a memory group -> front that is slow or gone -> null sink -> counts
 //! ```
 //!
-//! Every scenario runs the real program as a process in a memory group of its own, whose limit is the one in its config; swap is
-//! not allowed, page cache does not count. What must hold: no kill, no end, no span lost or doubled, the resident set under the
-//! limit, and full speed again within 5 s of the sink's return, where the backlog lasts long enough to tell. Topics, groups and
-//! memory groups are removed, also after a failure; configs and logs are kept then.
+//! Every scenario runs the real program as a process in its own memory cgroup. The cgroup's limit is the one in the config; swap is not
+//! allowed, and page cache does not count. What must hold: no OOM kill, no early exit, no span lost or doubled, the resident set under the
+//! limit. Within 5 s of the sink's return, the gateway is at full speed again, if the backlog is long enough to measure that. Topics,
+//! groups and cgroups are removed, also after a failure; configs and logs are kept then.
 
 mod course;
 mod front;
@@ -211,7 +211,7 @@ async fn run_all(
     Ok(outcomes)
 }
 
-/// The topic of a size: the one that there is, or a new one instead.
+/// The topic of a size: the existing one, or a new one in its place.
 async fn laid_for<'a>(
     broker: &str,
     size: &Size,

@@ -5,16 +5,16 @@
 //! namespace, topic, account -> operator -> pipelines -> all applied -> all Ready -> rest -> a quiet minute, counted
 //! ```
 //!
-//! Gateways of some of them may be silent, which must not delay what is done for the others (`edit`).
+//! The gateways of some pipelines may be silent. That must not delay the work on the other pipelines (`edit`).
 //!
 //! The pipelines are not alike (`kinds`): some have Secrets, some are scaled by load, some have queue volumes.
 //!
-//! Job: the figures of one operator with so many pipelines on a real API server. The operator is the real program as a process
-//! with the chart's rights; every request of it passes a front that counts. The pods of its `StatefulSets` are taken by a node
-//! without a kubelet, which says that they are ready, and their volumes have no disk. Real: API server, etcd, all controllers, Kafka. Not
-//! real: the gateways.
-//! Owner: the run. Limits: what was made is removed, also after a failure or Ctrl-C; an operator that looks after all namespaces
-//! must not run meanwhile.
+//! Job: the figures of one operator with so many pipelines on a real API server. The operator is the real program as a process with the
+//! chart's rights; a proxy counts all of its requests. A node without a kubelet takes the pods of its `StatefulSets` and reports them
+//! ready, and their volumes have no disk. Real: API server, etcd, all controllers, Kafka. Not real: the gateways.
+//!
+//! Owner: the run. Limits: everything is removed at the end, also after a failure or Ctrl-C. An operator that manages all namespaces must
+//! not run at the same time.
 
 mod edit;
 mod kinds;
@@ -57,10 +57,10 @@ const PARTITIONS: i32 = 4;
 /// Pipelines that are made at the same time.
 const CREATES_MAX: usize = 16;
 
-/// How long the pipelines may take: an applied one costs the API server a dozen writes, a Ready one twice as many.
+/// Least speed of the pipelines: an applied one costs the API server a dozen writes, a Ready one twice as many.
 const PIPELINES_A_SECOND_MIN: f64 = 1.0;
 
-/// Longest time for few of them.
+/// Least time to wait, for a run with few pipelines.
 const PATIENCE_MIN: Duration = Duration::from_mins(3);
 
 /// Interval of the check for Ctrl-C.
@@ -118,7 +118,7 @@ Exit codes:
 /// Measures and prints the figures.
 ///
 /// # Errors
-/// What failed; by then what the command made is removed.
+/// The run failed; everything that the command made is removed before it returns.
 pub fn run(args: &OperatorScaleArgs) -> Result<ExitCode> {
     interrupt::watch()?;
     let program = match &args.operator {
@@ -144,21 +144,21 @@ pub fn run(args: &OperatorScaleArgs) -> Result<ExitCode> {
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What is measured.
+/// The settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
     /// Pipelines.
     pub pipelines: u32,
-    /// How long the rest is that is counted.
+    /// How long requests at rest are counted.
     pub quiet: Duration,
-    /// Gateways that answer nothing.
+    /// Share of the gateways that answer nothing.
     pub silent: Silent,
 }
 
-/// Measures, and removes what was made.
+/// Measures, and removes everything that it made.
 ///
 /// # Errors
-/// When the run could not be made, an operator is in the way, or the pipelines do not become Ready.
+/// The run could not be made, an operator of all namespaces is running, or the pipelines do not become Ready.
 pub async fn measure(order: &Order, target: &Resolved, program: &Path) -> Result<Report> {
     let cluster = Cluster::connect(&target.kubeconfig).await?;
     alone(&cluster).await?;
@@ -177,7 +177,7 @@ pub async fn measure(order: &Order, target: &Resolved, program: &Path) -> Result
     removed.map(|()| report)
 }
 
-/// An operator that looks after all namespaces would write the same objects.
+/// Fails if an operator that manages all namespaces runs: it would write the same objects.
 async fn alone(cluster: &Cluster) -> Result<()> {
     let Some(operator) = Operator::installed(cluster).await? else { return Ok(()) };
     let pods = operator.pods().list().await?.len();
@@ -195,7 +195,7 @@ async fn interrupted() -> Result<Report> {
     bail!("interrupted")
 }
 
-/// What a run makes.
+/// The objects and fixtures of a run.
 struct Ground {
     namespace: Namespace,
     topic: Option<Topic>,
@@ -205,10 +205,10 @@ struct Ground {
 }
 
 impl Ground {
-    /// Removes everything, but files only if they are not needed. Continues after a failure and returns the first.
+    /// Removes everything; files only if `with_files`. Continues after a failure and returns the first.
     async fn remove(self, with_files: bool) -> Result<()> {
         say::progress("scale", "removing the objects of the run");
-        // The node last: it lets its pods go.
+        // The node goes last, because it ends the pods.
         let mut removed = self.namespace.delete().await;
         if let Some(node) = self.node {
             removed = removed.and(node.remove().await);
@@ -253,7 +253,7 @@ async fn on(ground: &mut Ground, order: &Order, target: &Resolved, program: &Pat
     Ok(Report::new(order, times, measured, edited))
 }
 
-/// What pipelines are made of.
+/// What the pipelines have in common.
 struct Plain {
     manifest: Value,
     /// Storage class of those that have volumes.
@@ -261,7 +261,7 @@ struct Plain {
 }
 
 impl Plain {
-    /// The Secret that the pipeline of this number has, and the pipeline.
+    /// Makes pipeline `number`, and its Secret if it has one.
     async fn make(&self, namespace: &Namespace, number: u32) -> Result<()> {
         let (kind, name) = (Kind::of(number), format!("scale-{number}"));
         if kind.secret {
@@ -275,7 +275,7 @@ impl Plain {
     }
 }
 
-/// A pipeline that needs nothing but Kafka: no table, no volume, no credentials; a group of its own.
+/// A pipeline that needs only Kafka: no table, no volume, no credentials. It has its own consumer group.
 fn manifest(target: &Resolved, topic: &str) -> Value {
     let settings = Settings {
         name: String::new(),
@@ -295,12 +295,12 @@ fn manifest(target: &Resolved, topic: &str) -> Value {
     merged(&settings.manifest(), &change)
 }
 
-/// Seconds from the first pipeline's creation until it held for all.
+/// Seconds from the first pipeline's creation until all pipelines had reached a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Times {
-    /// Made.
+    /// Created.
     pub created: f64,
-    /// Every object of it was applied.
+    /// Every object of the pipeline was applied.
     pub applied: f64,
     /// Ready.
     pub ready: f64,
@@ -327,8 +327,8 @@ async fn create(namespace: &Namespace, count: u32, plain: &Plain, began: Instant
     Ok(seconds)
 }
 
-/// Seconds until all are applied, and until all are Ready. The operator writes the number of gateways into the status once
-/// everything was applied.
+/// Waits; returns the seconds until all are applied, and until all are Ready. The operator writes the number of gateways into the status
+/// once everything was applied.
 async fn watch_until_ready(namespace: &Namespace, count: u32, began: Instant) -> Result<(f64, f64)> {
     let pipelines: Api<TracePipeline> = namespace.api();
     let mut changes =
@@ -336,7 +336,7 @@ async fn watch_until_ready(namespace: &Namespace, count: u32, began: Instant) ->
     let (mut seen, mut applied_at) = (BTreeMap::new(), None);
     let count = usize::try_from(count).context("count the pipelines")?;
     while let Some(change) = changes.next().await {
-        // A watch that breaks begins anew.
+        // If the watch breaks, it starts again.
         let Ok(pipeline) = change else { continue };
         let status = pipeline.status.clone().unwrap_or_default();
         let is_ready = condition(&status, kind::READY).is_some_and(|ready| ready.status == "True");

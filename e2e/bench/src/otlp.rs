@@ -5,9 +5,10 @@
 //! [ gateway, Collector ]: at full speed, then at half of the rate that it has reached -> table, JSON
 //! ```
 //!
-//! Each run has a process, and a topic or a table, of its own. What counts is the kernel's accounting of the whole process from its start to its
-//! end ([`witness`](crate::throughput::witness)); wall times on shared cores say little. The gateway runs in a cgroup with the memory limit of its
-//! config. A stack that ran before is left running; topics and databases are removed, also after a failure; configs and logs are kept then.
+//! Each run has its own process, and its own topic or table. What counts is the kernel's accounting of the whole process from its start to
+//! its end ([`witness`](crate::throughput::witness)); wall times on shared cores say little. The gateway runs in a cgroup with the memory
+//! limit of its config. A stack that ran before is left running; topics and databases are removed, also after a failure; configs and logs
+//! are kept then.
 
 mod course;
 mod entrant;
@@ -94,7 +95,7 @@ Exit codes:
   0  every span was stored exactly once in every run, and the gateway is as fast and as small as required
   1  otherwise";
 
-/// What a gateway is, and what a Collector does beside it.
+/// The role of a gateway, and of the Collector that it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
@@ -117,7 +118,7 @@ impl Role {
 /// Measures and prints.
 ///
 /// # Errors
-/// What failed; by then what the command started is stopped.
+/// The measurement failed; everything that the command started is stopped before it returns.
 pub fn run(args: &OtlpArgs) -> Result<ExitCode> {
     interrupt::watch()?;
     let gateway = match &args.gateway {
@@ -135,7 +136,7 @@ pub fn run(args: &OtlpArgs) -> Result<ExitCode> {
         let entrants = [Entrant::Gateway(gateway), Entrant::Collector(collector)];
         runtime.block_on(measure(args, &entrants, &mut course, &mut report))
     });
-    // A run that fails does not take the figures of those before it along.
+    // If a run fails, the figures of the runs before it are still shown.
     show(args, &report)?;
     outcome.with_context(|| format!("configs and logs are in {}", course.folder().display()))?;
     course.remove()?;

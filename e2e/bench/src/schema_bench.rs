@@ -1,14 +1,14 @@
-//! `cargo run --release -p e2e-bench -- schema-bench`: what each layout of the table and each sorting key costs, and how fast the queries are
-//! that people run.
+//! `cargo run --release -p e2e-bench -- schema-bench`: the costs of each layout of the table and each sorting key, and the speed of typical
+//! queries.
 //!
 //! ```text
 //! topic made and filled -> for each variant: table made by `ddl print` -> gateway inserts all -> merged -> questions -> removed
 //! ```
 //!
-//! Job: the figures that decide the defaults of `spec.sink.clickhouse.schema`. Place in the flow: a command of its own; a local stack
-//! that does not run is brought up for it; and, with few spans, a step of verify. CPU times are the server's own (`system.query_log`),
-//! since wall times on shared cores say little; merges are not part of an insert's. Every variant gets the same spans, an hour of a web
-//! shop's, from the same topic. Limits: one variant at a time.
+//! Job: the figures that decide the defaults of `spec.sink.clickhouse.schema`. Place in the flow: a command of its own, which starts the
+//! local stack if it does not run; and, with few spans, a step of verify. CPU times are the server's own (`system.query_log`), since wall
+//! times on shared cores say little; an insert's time does not include merges. Every variant gets the same spans from the same topic: an
+//! hour of a web shop. Limits: one variant at a time.
 
 mod question;
 mod report;
@@ -36,20 +36,20 @@ use report::{Report, VariantReport};
 use table::Table;
 use variant::{VARIANTS, Variant};
 
-/// Partitions of the topic. Chosen: as many as one gateway has usually.
+/// Partitions of the topic. Chosen: the usual number of one gateway.
 const PARTITIONS: i32 = 4;
 
-/// The spans are an hour's, a slice of it after the other: queries that name a time then have something to leave out.
+/// The spans cover an hour, one slice after the other, so that a query with a time range can skip some of them.
 const SLICES: u64 = 30;
 const SLICE_NS: u64 = 120_000_000_000;
 
-/// Spans of `--short`: a message and a bit of every slice.
+/// Spans of `--short`: a little more than one message of every slice.
 const SHORT_SPANS: u64 = 3_000;
 
-/// Time between two looks at the group's lag.
+/// Time between two checks of the group's lag.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// A gateway that does not move for so long has failed. Chosen: longer than a rebalance (45 s).
+/// A gateway that makes no progress for this long has failed. Chosen: longer than a rebalance (45 s).
 const STALL: Duration = Duration::from_mins(2);
 
 /// The load, and the output.
@@ -102,7 +102,7 @@ Exit codes:
 /// Measures and prints.
 ///
 /// # Errors
-/// What failed; by then what the command made is removed, but for logs.
+/// The measurement failed; everything that the command made, except logs, is removed before it returns.
 pub fn run(args: &SchemaBenchArgs) -> Result<ExitCode> {
     interrupt::watch()?;
     let gateway = match &args.gateway {
@@ -117,7 +117,7 @@ pub fn run(args: &SchemaBenchArgs) -> Result<ExitCode> {
         let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
         runtime.block_on(measure(args, &gateway, &mut report))
     });
-    // A variant that fails does not take the figures of those before it along.
+    // If a variant fails, the figures of the variants before it are still shown.
     report.lines().iter().for_each(|line| say::line(line));
     if let Some(file) = &args.json {
         let text = serde_json::to_string_pretty(&report).context("write the results as JSON")?;
@@ -192,7 +192,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// An hour of spans.
+    /// Produces an hour of spans.
     async fn fill(&self) -> Result<()> {
         say::progress("topic", &format!("{} spans to {}", self.args.spans, self.topic.name()));
         let each = self.args.spans.div_ceil(SLICES).next_multiple_of(Shape::Rich.message_spans());

@@ -222,21 +222,21 @@ impl ThroughputArgs {
         }
     }
 
-    /// Who runs: the gateway with each layout and format, then the peers.
+    /// The measured programs: the gateway with each layout and format, then the peers.
     fn entrants(&self, gateway: &Path) -> Vec<Entrant> {
         let mut entrants = Vec::new();
         for layout in self.layouts.iter().map(|layout| layout.layout()) {
             let formats = self.formats.iter();
             entrants.extend(formats.map(|format| Entrant::Gateway(gateway.to_owned(), *format, layout)));
         }
-        // One at least: there is a default.
+        // There is at least one layout: the default.
         if let Some(first) = self.layouts.first() {
             entrants.extend(self.peers.iter().map(|peer| Entrant::Peer(peer.clone(), first.layout())));
         }
         entrants
     }
 
-    /// Where an entrant's rows go, one run after the other.
+    /// The sinks of an entrant's rows, one run after the other.
     fn finishes(&self, entrant: &Entrant) -> &'static [Finish] {
         match (entrant, self.sink, self.peer_sink) {
             (Entrant::Gateway(..), SinkChoice::Null, _) | (Entrant::Peer(..), _, SinkChoice::Null) => {
@@ -253,7 +253,7 @@ impl ThroughputArgs {
 /// Measures and prints.
 ///
 /// # Errors
-/// What failed; by then what the command started is stopped.
+/// The measurement failed; everything that the command started is stopped before it returns.
 pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         args.sink == SinkChoice::Clickhouse || !args.formats.contains(&InsertFormat::Native),
@@ -275,7 +275,7 @@ pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
         runtime.block_on(measure(args, &gateway, &mut report))
     });
     report.spool = args.spool.and_then(|asked| Comparison::of(asked, &report.runs));
-    // A run that fails does not take the figures of those before it along.
+    // If a run fails, the figures of the runs before it are still shown.
     show(args, &report)?;
     outcome?;
     Ok(if report.is_reached() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -298,7 +298,7 @@ fn show(args: &ThroughputArgs, report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds a peer that comes with a script for it.
+/// Builds a peer that has a build script.
 fn build(peer: &Peer) -> anyhow::Result<()> {
     let Some(script) = peer.build_script() else { return Ok(()) };
     let log = Paths::from_environment()?.build_log(&peer.name);
@@ -316,7 +316,7 @@ async fn measure(args: &ThroughputArgs, gateway: &Path, report: &mut Report) -> 
     removed
 }
 
-/// Runs everyone in turn, so that what else the machine does meets all alike.
+/// Runs all programs in turn, so that other work of the machine affects all of them alike.
 async fn rounds(
     args: &ThroughputArgs,
     entrants: &[Entrant],

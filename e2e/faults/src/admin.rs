@@ -19,16 +19,16 @@ use e2e_fixtures::gateway::metric;
 /// Longest request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// `/drainz`.
+/// The answer of `/drainz`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 pub struct Remaining {
     /// Blocks that are not inserted.
     pub blocks: u64,
-    /// What they take.
+    /// Bytes of these blocks.
     pub bytes: u64,
     /// Messages that are not committed.
     pub uncommitted: u64,
-    /// Whether the volume has something that a person should look at: damaged files, or dead letters.
+    /// Whether the volume has something that a person should check: damaged files, or dead letters.
     #[serde(default)]
     pub damaged: bool,
 }
@@ -48,7 +48,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// At this address.
+    /// The admin server at this address.
     pub fn new(address: &str) -> Admin {
         Admin {
             address: address.to_owned(),
@@ -56,34 +56,34 @@ impl Admin {
         }
     }
 
-    /// Tells it to leave its group; gives what is left.
+    /// Tells the gateway to leave its group; returns what is left.
     ///
     /// # Errors
-    /// When it does not answer well.
+    /// It does not answer, or answers with an error.
     pub async fn drain(&self) -> Result<Remaining> {
         self.remaining(Method::POST, "/drain").await
     }
 
-    /// Tells it to take part; gives what is left.
+    /// Tells the gateway to join its group again; returns what is left.
     ///
     /// # Errors
-    /// When it does not answer well.
+    /// It does not answer, or answers with an error.
     pub async fn resume(&self) -> Result<Remaining> {
         self.remaining(Method::POST, "/resume").await
     }
 
-    /// What is left.
+    /// Returns what is left.
     ///
     /// # Errors
-    /// When it does not answer well.
+    /// It does not answer, or answers with an error.
     pub async fn drainz(&self) -> Result<Remaining> {
         self.remaining(Method::GET, "/drainz").await
     }
 
-    /// Partitions that it owns.
+    /// The number of partitions that it owns.
     ///
     /// # Errors
-    /// When it does not say.
+    /// Its metrics do not have it.
     pub async fn partitions(&self) -> Result<f64> {
         self.metric("sluice_gateway_partitions_owned").await
     }
@@ -91,13 +91,13 @@ impl Admin {
     /// The value of one of its metrics.
     ///
     /// # Errors
-    /// When it does not say.
+    /// Its metrics do not have it.
     pub async fn metric(&self, name: &str) -> Result<f64> {
         let (_, text) = self.ask(Method::GET, "/metrics").await?;
         metric(&text, name).with_context(|| format!("there is no {name}"))
     }
 
-    /// Whether it says that it is ready.
+    /// Whether it reports that it is ready.
     ///
     /// # Errors
     /// When it does not answer.
@@ -105,7 +105,7 @@ impl Admin {
         Ok(self.unready().await?.is_none())
     }
 
-    /// Why it says that it is not ready; none when it is.
+    /// The reason why it is not ready; `None` if it is.
     ///
     /// # Errors
     /// When it does not answer.

@@ -38,16 +38,16 @@ use super::report::Round;
 use super::scenario::{Fault, Scenario};
 use super::scene::{Expected, Scene, Stage};
 
-/// Inserts that must be in before a fault: every partition has had its first blocks, and some commits are done.
+/// Inserts before a fault: by then, every partition has had its first blocks, and some offsets are committed.
 const INSERTS_BEFORE: u64 = 12;
 
-/// Spans that must come after a fault before the load stops: more than two seconds of it.
+/// Spans after a fault before the load stops: more than two seconds of load.
 const SPANS_AFTER: u64 = 12_000;
 
-/// Plays a round, by its number from 0 on, and removes what it made.
+/// Plays round `number` (from 0 on), and removes what it made.
 ///
 /// # Errors
-/// When it could not be played to its end.
+/// The round could not be played to its end.
 pub async fn round(stage: &Stage, scenario: &Scenario, number: u32) -> Result<Round> {
     let mut scene = Scene::open(stage, scenario.name, number, &change(scenario.fault)).await?;
     let played = match play(&mut scene, scenario.fault).await {
@@ -59,7 +59,7 @@ pub async fn round(stage: &Stage, scenario: &Scenario, number: u32) -> Result<Ro
     closed.map(|()| round)
 }
 
-/// Changes of a gateway's usual config.
+/// The changes to a gateway's usual config.
 fn change(fault: Fault) -> Value {
     match fault {
         Fault::Process(process) => process.change(),

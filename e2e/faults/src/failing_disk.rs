@@ -1,8 +1,8 @@
 //! A queue volume whose disk fails to sync, to read or to write on demand, or holds such a call.
 //!
-//! Job: compiles the library that `e2e/faults/disk_fails.c` describes, and holds the file that switches the fault on. Place in the
-//! flow: a scenario gives [`FailingDisk::environment`] to the gateways that it starts. Owner: the scenario. Limits: it is the C library's
-//! `fsync` and `fdatasync` that fail, or its `pread` and `pwrite`; what a real disk would have lost by then is still there.
+//! Job: compiles the library of `e2e/faults/disk_fails.c`, and holds the file that switches the fault on. Place in the flow: a scenario
+//! passes [`FailingDisk::environment`] to the gateways that it starts. Owner: the scenario. Limits: only the C library's `fsync` and
+//! `fdatasync` fail, or its `pread` and `pwrite`; data that a real disk would have lost is still there.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 
 use e2e_stack::process::{command, interrupt, output};
 
-/// Where the file says what fails, what is held, and how many calls were held.
+/// Positions in the file: which call fails, which is held, and how many calls were held.
 const FAILS_AT: u64 = 0;
 const HOLDS_AT: u64 = 8;
 const HELD_AT: u64 = 16;
@@ -21,18 +21,18 @@ const HELD_AT: u64 = 16;
 /// Bytes of the file.
 const SWITCH_BYTES: u64 = 24;
 
-/// Interval of the look whether a call is held.
+/// Time between two checks whether a call is held.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// The library's source.
 const SOURCE: &str = include_str!("../disk_fails.c");
 
-/// What a disk fails to do.
+/// The calls that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// To make durable what was written.
+    /// To sync written data.
     Sync = 1,
-    /// To read what is there.
+    /// To read.
     Read = 2,
     /// To write.
     Write = 3,
@@ -76,10 +76,10 @@ pub struct FailingDisk {
 }
 
 impl FailingDisk {
-    /// One that is well, below `volume`, which must be there; with files below `folder` whose names begin with `name`.
+    /// A working disk below `volume`, which must exist. Its files are below `folder`; their names begin with `name`.
     ///
     /// # Errors
-    /// When a file cannot be written, or what the compiler says.
+    /// A file cannot be written, or the compiler fails.
     pub fn make(folder: &Path, name: &str, volume: &Path) -> Result<FailingDisk> {
         let at = |end: &str| folder.join(format!("{name}-{end}"));
         let (source, library, switch) = (at("disk.c"), at("disk.so"), at("disk.fails"));
@@ -90,7 +90,7 @@ impl FailingDisk {
         let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&switch);
         let file = file.with_context(|| format!("open {}", switch.display()))?;
         file.set_len(SWITCH_BYTES).with_context(|| format!("lengthen {}", switch.display()))?;
-        // The library compares what the kernel calls it.
+        // The library compares the path that the kernel reports.
         let volume = volume.canonicalize().with_context(|| format!("find {}", volume.display()))?;
         let disk = FailingDisk { library, switch, volume, file };
         disk.set(None)?;
@@ -98,7 +98,7 @@ impl FailingDisk {
         Ok(disk)
     }
 
-    /// What a gateway is started with.
+    /// The environment variables of its gateways.
     pub fn environment(&self) -> Vec<(String, PathBuf)> {
         vec![
             ("LD_PRELOAD".to_owned(), self.library.clone()),
@@ -107,7 +107,7 @@ impl FailingDisk {
         ]
     }
 
-    /// From now on such calls fail; with `None`, none does.
+    /// From now on, such calls fail; with `None`, none does.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -115,7 +115,7 @@ impl FailingDisk {
         self.write(FAILS_AT, fails.map_or(0, |call| call as i64))
     }
 
-    /// From now on such calls are held until this is called again; with `None`, none is.
+    /// From now on, such calls are held until this is called again; with `None`, none is.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -149,7 +149,7 @@ impl FailingDisk {
     }
 
     fn write(&self, at: u64, number: i64) -> Result<()> {
-        // In place: gateways have the file mapped.
+        // In place, because gateways have the file mapped.
         let written = self.file.write_all_at(&number.to_ne_bytes(), at);
         written.with_context(|| format!("write {}", self.switch.display()))
     }

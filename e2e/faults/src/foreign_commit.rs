@@ -16,9 +16,9 @@
 //! | 4 + 8 + 4 | partition, offset, leader's epoch: −1 for not known |
 //! | 2 + n | metadata |
 //!
-//! The answer ends with the partitions, each in 4 bytes, with an error code in 2. Source: Kafka's protocol guide, message formats of 4.1.
-//! Brokers read strings as UTF-8: what is none comes back with replacement characters. Owner: the course. Limits: one topic, asked of the
-//! broker that keeps the group, which must have no member; [`ANSWER_TIMEOUT`], [`ANSWER_BYTES_MAX`].
+//! The answer ends with the partitions: 4 bytes each, and an error code in 2. Source: Kafka's protocol guide, message formats of 4.1.
+//! Brokers read strings as UTF-8: other bytes come back as replacement characters. Owner: the course. Limits: one topic. The request goes
+//! to the coordinator, and the group must have no member. [`ANSWER_TIMEOUT`], [`ANSWER_BYTES_MAX`].
 
 use std::time::Duration;
 
@@ -31,13 +31,13 @@ use super::kafka_wire::OFFSET_COMMIT;
 /// The version of the request.
 const VERSION: i16 = 7;
 
-/// Who asks, in the broker's log.
+/// The client id in the broker's log.
 const CLIENT: &[u8] = b"somebody-else";
 
-/// Nothing, where a number or the length of a string stands for that.
+/// Null, as a number or as the length of a string.
 const NONE: i8 = -1;
 
-/// Longest exchange: what a coordinator takes that has just been made one.
+/// Longest exchange: a new coordinator takes this long.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The largest answer, many times that for all partitions of a topic.
@@ -52,14 +52,14 @@ pub struct ForeignCommit {
     pub partition: i32,
     /// The next offset to read.
     pub offset: i64,
-    /// What stands beside it.
+    /// The metadata of the commit.
     pub metadata: Vec<u8>,
 }
 
-/// Commits these to the broker at `host:port`, which keeps the group.
+/// Sends these commits to the broker at `host:port`, the coordinator of the group.
 ///
 /// # Errors
-/// When it does not answer, or refuses one of them.
+/// It does not answer, or refuses one of them.
 pub async fn commit(broker: &str, group: &str, topic: &str, commits: &[ForeignCommit]) -> Result<()> {
     let frame = request(group, topic, commits)?;
     let answer = tokio::time::timeout(ANSWER_TIMEOUT, exchange(broker, &frame)).await;

@@ -17,39 +17,39 @@ use e2e_stack::process::interrupt;
 /// Interval of the check for Ctrl-C during a wait.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Traps and rules of one front. `P` is what passes, `V` what can become of it; the default verdict lets it pass.
+/// Traps and rules of one front. `P` is a passage, `V` a verdict; the default verdict lets the passage pass.
 pub struct Gate<P, V> {
     posts: Mutex<Vec<Post<P, V>>>,
 }
 
-/// What a passage is compared with.
+/// A trap or rule that each passage is compared with.
 struct Post<P, V> {
     wants: Box<dyn FnMut(&P) -> bool + Send>,
     action: Action<P, V>,
 }
 
 enum Action<P, V> {
-    /// Told to the scenario, once.
+    /// Asks the scenario, once.
     Ask(oneshot::Sender<Caught<P, V>>),
-    /// Decided already, for so many.
+    /// Gives this verdict to this many passages.
     Decide(V, u32, Arc<AtomicU32>),
 }
 
-/// Something that was stopped. Dropping it lets it pass.
+/// A caught passage. Dropping it lets it pass.
 pub struct Caught<P, V> {
-    /// What it is.
+    /// The passage.
     pub passage: P,
     decide: oneshot::Sender<V>,
 }
 
 impl<P, V> Caught<P, V> {
-    /// What becomes of it. Where its connection has ended meanwhile, nothing does.
+    /// Decides the passage. If its connection has ended meanwhile, nothing happens.
     pub fn decide(self, verdict: V) {
         self.decide.send(verdict).ok();
     }
 }
 
-/// A trap that is set. Dropping it leaves it without effect.
+/// A trap. Dropping it removes it.
 pub struct Trap<P, V> {
     what: String,
     caught: oneshot::Receiver<Caught<P, V>>,
@@ -74,7 +74,7 @@ impl<P, V> Trap<P, V> {
     }
 }
 
-/// A rule that is in force; taken back when dropped.
+/// A rule; removed when dropped.
 pub struct Rule<'a, P, V> {
     gate: &'a Gate<P, V>,
     applied: Arc<AtomicU32>,
@@ -104,14 +104,14 @@ impl<P, V> Default for Gate<P, V> {
 }
 
 impl<P, V: Clone + Default> Gate<P, V> {
-    /// Sets a trap for the next passage that `wants` is true of; `what` names it in an error.
+    /// Sets a trap for the next passage that `wants` accepts; `what` names it in an error.
     pub fn trap(&self, what: &str, wants: impl FnMut(&P) -> bool + Send + 'static) -> Trap<P, V> {
         let (sender, caught) = oneshot::channel();
         self.add(Post { wants: Box::new(wants), action: Action::Ask(sender) });
         Trap { what: what.to_owned(), caught }
     }
 
-    /// The next `times` passages that `wants` is true of have this verdict.
+    /// Gives this verdict to the next `times` passages that `wants` accepts.
     pub fn rule(
         &self,
         times: u32,
@@ -128,7 +128,7 @@ impl<P, V: Clone + Default> Gate<P, V> {
         self.posts.lock().unwrap_or_else(PoisonError::into_inner).push(post);
     }
 
-    /// What becomes of a passage; waits for the scenario where a trap of it has caught this one.
+    /// The verdict for a passage. If a trap catches it, this waits for the scenario.
     pub async fn pass(&self, passage: P) -> V {
         match self.meet(passage) {
             Met::Decided(verdict) => verdict,
@@ -138,9 +138,9 @@ impl<P, V: Clone + Default> Gate<P, V> {
 
     fn meet(&self, passage: P) -> Met<V> {
         let mut posts = self.posts.lock().unwrap_or_else(PoisonError::into_inner);
-        // A scenario that no longer waits has no trap.
+        // The scenario no longer waits for this trap.
         posts.retain(|post| !matches!(&post.action, Action::Ask(sender) if sender.is_closed()));
-        // Every post sees every passage: some remember what went by.
+        // Every post sees every passage, because some count or remember them.
         let seen: Vec<bool> = posts.iter_mut().map(|post| (post.wants)(&passage)).collect();
         let first = seen.iter().zip(posts.iter()).position(|(wanted, post)| *wanted && !post.is_used_up());
         let Some(index) = first else { return Met::Decided(V::default()) };
@@ -151,7 +151,7 @@ impl<P, V: Clone + Default> Gate<P, V> {
         }
         let (decide, decided) = oneshot::channel();
         if let Action::Ask(sender) = posts.remove(index).action {
-            // Where the scenario has gone this moment, the sender in it is dropped, and the passage goes on.
+            // If the scenario has just stopped waiting, its sender is dropped and the passage continues.
             sender.send(Caught { passage, decide }).ok();
         }
         Met::Asked(decided)

@@ -19,10 +19,10 @@ use e2e_fixtures::gateway;
 use e2e_stack::process::daemon::log_tail;
 use e2e_stack::process::{Port, interrupt};
 
-/// How often the end of a process is looked for.
+/// Time between two checks whether the process has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// How long a process that was killed may take to vanish.
+/// How long a killed process may take to end.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How it is started.
@@ -32,9 +32,9 @@ pub struct Orders {
     pub config: PathBuf,
     /// The pod's name, which makes it a static member of its group; none for a dynamic member.
     pub member: Option<String>,
-    /// Address of its metrics and requests, which is the same after each start.
+    /// Port of its admin server, which is the same after each start.
     pub admin: Arc<Port>,
-    /// More of its environment.
+    /// More environment variables.
     pub environment: Vec<(String, PathBuf)>,
     /// Its log file; a later process of the same name appends to it.
     pub log: PathBuf,
@@ -44,7 +44,7 @@ pub struct Orders {
 pub struct Gateway {
     orders: Orders,
     child: Child,
-    /// Signals that it was sent.
+    /// The signals that this harness sent.
     sent: Vec<Signal>,
 }
 
@@ -74,23 +74,23 @@ impl Gateway {
         &self.orders
     }
 
-    /// What it is asked over HTTP.
+    /// Its admin server.
     pub fn admin(&self) -> Admin {
         Admin::new(&self.orders.admin.address())
     }
 
-    /// Where it writes.
+    /// The file of its log.
     pub fn log(&self) -> &Path {
         &self.orders.log
     }
 
-    /// The sum of one of its metrics over all labels; `None` while it does not answer, or has none of that name.
+    /// The sum of one of its metrics over all labels; `None` while it does not answer, or does not have the metric.
     pub async fn metric(&self, name: &str) -> Option<f64> {
         let answer = gateway::metrics_text(&self.orders.admin.address()).await?;
         metric_sum(&answer, name)
     }
 
-    /// The same of several, out of one answer.
+    /// As [`Self::metric`], for several metrics of one answer.
     pub async fn metrics<const COUNT: usize>(&self, names: [&str; COUNT]) -> Option<[f64; COUNT]> {
         let answer = gateway::metrics_text(&self.orders.admin.address()).await?;
         let mut values = [0.0; COUNT];
@@ -105,7 +105,7 @@ impl Gateway {
     /// # Errors
     /// When it has ended, or the kernel refuses.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
-        // A child that was not waited for keeps its id, so that the signal cannot reach another process.
+        // A child that was not waited for keeps its id, so the signal cannot reach another process.
         if let Some(status) = self.ended()? {
             bail!("the gateway has ended already ({status}){}", log_tail(&self.orders.log));
         }
@@ -118,19 +118,20 @@ impl Gateway {
         self.sent.iter().any(|sent| [Signal::TERM, Signal::KILL].contains(sent))
     }
 
-    /// Kills it and waits until it is gone.
+    /// Kills it and waits until it has ended.
     ///
     /// # Errors
-    /// When it has ended before, or outlives this.
+    /// It has ended before, or does not end.
     pub async fn kill(&mut self) -> Result<()> {
         self.signal(Signal::KILL)?;
         self.end_within(KILL_PATIENCE).await.map(drop)
     }
 
-    /// How it has ended, if it has.
+    /// Its exit status, if it has ended.
     ///
     /// # Errors
-    /// When the kernel cannot say, or it was ended by a signal that it was not sent from here: it has aborted, or another program killed it.
+    /// The kernel does not report it. Or a signal ended it that this harness did not send: the gateway aborted, or another program killed
+    /// it.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let status = self.child.try_wait().context("look for a gateway")?;
         if let Some(signal) = status.and_then(|status| status.signal()) {
@@ -140,10 +141,10 @@ impl Gateway {
         Ok(status)
     }
 
-    /// Waits for its end and gives its code, or 128 and the signal.
+    /// Waits until it ends and returns its code, or 128 and the signal.
     ///
     /// # Errors
-    /// When it does not end within `patience`.
+    /// It does not end within `patience`.
     pub async fn end_within(&mut self, patience: Duration) -> Result<i32> {
         let log = self.orders.log.clone();
         let waited = tokio::time::timeout(patience, async {
@@ -175,7 +176,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// A process that does what the shell is told, whatever else it is given.
+    /// A process that runs a shell script and ignores its other arguments.
     fn process(script: &str) -> Gateway {
         let child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
         let orders = Orders {

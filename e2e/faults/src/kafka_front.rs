@@ -5,9 +5,9 @@
 //! gateway <- front: answers, matched to their requests <- broker
 //! ```
 //!
-//! Job: let a scenario stop, swallow or break what passes ([`Gate`]), or all of it at once ([`Way`]). The broker tells clients of its
-//! second listener that it is to be found here. Owner: tasks of the runtime that it was started in; they end when it is dropped.
-//! Limits: a frame is held whole, at most [`FRAME_BYTES_MAX`]; a frame that is stopped stops those behind it on its connection.
+//! Job: let a scenario hold, drop or break a frame ([`Gate`]), or all of them at once ([`Way`]). The broker advertises this front as the
+//! address of its second listener. Owner: tasks of the runtime in which it was started; they end when it is dropped. Limits: a frame is
+//! held as a whole, at most [`FRAME_BYTES_MAX`]; a held frame stops the frames behind it on its connection.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,45 +23,45 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::gate::Gate;
 use super::kafka_wire::{METADATA, Request, correlation_of_answer, set_session_timeout, without_cluster};
 
-/// The largest frame: over the 128 MiB that the broker takes.
+/// The largest frame: more than the 128 MiB that the broker accepts.
 const FRAME_BYTES_MAX: usize = 160 << 20;
 
-/// After what silence the group gives a member up, milliseconds, whatever the member asks for: twice its heartbeats and no less
-/// than brokers allow. The gateway asks for 45 s, which a round cannot wait.
+/// Session timeout of every member, milliseconds, whatever it asks for: twice its heartbeats, and no less than brokers allow. The gateway
+/// asks for 45 s, too long for a round.
 pub const SESSION_MS: i32 = 6_000;
 
-/// What all connections do.
+/// The behaviour of all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
     /// Frames pass.
     #[default]
     Open,
-    /// Nothing passes and nothing ends.
+    /// No bytes pass, and no connection ends.
     Blackhole,
-    /// Connections are ended, and new ones as soon as they come.
+    /// Connections are closed, and new ones at once.
     Refused,
 }
 
-/// Which way a frame goes.
+/// The direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leg {
     /// To the broker, which has not seen it yet.
     Asked,
-    /// Back, once the broker has done it.
+    /// Back, after the broker has carried out the request.
     Answered,
 }
 
 /// A request, or the answer to it.
 #[derive(Clone, Debug)]
 pub struct Passage {
-    /// Which of the two.
+    /// The direction.
     pub leg: Leg,
     pub request: Request,
     /// Number of the broker, from 1 on.
     pub broker: u32,
 }
 
-/// What becomes of a frame.
+/// What happens to a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
     /// It is forwarded.
@@ -71,7 +71,7 @@ pub enum Verdict {
     Drop,
     /// Its connection is reset.
     Reset,
-    /// It is forwarded, the answer to a `Metadata` without the cluster's id.
+    /// It is forwarded; the answer to a `Metadata` request loses the cluster's id.
     Unnamed,
 }
 
@@ -82,7 +82,7 @@ struct Shared {
     way: watch::Receiver<Way>,
 }
 
-/// A front that listens.
+/// A listening front.
 pub struct KafkaFront {
     address: SocketAddr,
     way: watch::Sender<Way>,
@@ -92,7 +92,7 @@ pub struct KafkaFront {
 }
 
 impl KafkaFront {
-    /// Listens on a free port of this machine and says where, so that the broker can be told. Nothing is accepted yet.
+    /// Listens on a free port of this machine, so that the broker can advertise it. It does not accept connections yet.
     ///
     /// # Errors
     /// When there is no port.
@@ -117,7 +117,7 @@ impl KafkaFront {
         self.address.to_string()
     }
 
-    /// From now on all connections do this.
+    /// Sets the behaviour of all connections from now on.
     pub fn go(&self, way: Way) {
         self.way.send_replace(way);
     }
@@ -137,19 +137,19 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         let Ok((stream, _)) = listener.accept().await else { continue };
         while connections.try_join_next().is_some() {}
         let shared = Arc::clone(&shared);
-        // What breaks a connection is the client's to notice.
+        // The client has to notice a broken connection.
         connections.spawn(async move { relay(stream, &shared).await.ok() });
     }
 }
 
-/// What is asked on one connection and not answered yet, by correlation id.
+/// Unanswered requests of one connection, by correlation id.
 type Asked = Mutex<HashMap<i32, Request>>;
 
 async fn relay(client: TcpStream, shared: &Shared) -> Result<()> {
     let mut way = shared.way.clone();
     let broker = TcpStream::connect(&shared.upstream).await.context("reach the broker")?;
     client.set_nodelay(true).and(broker.set_nodelay(true)).context("prepare a connection")?;
-    // However it ends, by a verdict or by the broker's death: abruptly.
+    // Connections always end with a reset, by a verdict or because the broker has ended.
     client.set_zero_linger().context("prepare a connection")?;
     let (client_in, client_out) = client.into_split();
     let (broker_in, broker_out) = broker.into_split();
@@ -228,7 +228,7 @@ async fn read_frame(from: &mut OwnedReadHalf) -> Result<Vec<u8>> {
 
 async fn write_frame(to: &mut OwnedWriteHalf, frame: &[u8]) -> Result<()> {
     let length = u32::try_from(frame.len()).context("write a frame's length")?;
-    // One write: a length alone in a packet would wait for the next one.
+    // One write: otherwise the length alone would be a packet, and wait for the next one.
     let whole = [&length.to_be_bytes()[..], frame].concat();
     to.write_all(&whole).await.context("write a frame")
 }
@@ -242,7 +242,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// A broker that answers every request with its correlation id and nothing else.
+    /// A broker that answers every request with its correlation id only.
     async fn broker() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -1,6 +1,6 @@
-//! What a front must know of Kafka's protocol: whose request a frame is, and what an `OffsetCommit` says.
+//! The parts of Kafka's protocol that a front needs: the call of a frame, and the contents of an `OffsetCommit`.
 //!
-//! A frame is 4 bytes of length and so many bytes. A request begins with:
+//! A frame has 4 bytes of length and then that many bytes. A request begins with:
 //!
 //! | bytes | field |
 //! | --- | --- |
@@ -10,8 +10,8 @@
 //! | 2 + n | client id; a length of −1 means none |
 //! | varint … | tagged fields, in versions that are called flexible |
 //!
-//! Source: Kafka's protocol guide, message formats of 4.1. Numbers are big-endian. Pure. Limits: what cannot be read is no request
-//! that a scenario acts on; it is forwarded unchanged.
+//! Source: Kafka's protocol guide, message formats of 4.1. Numbers are big-endian. Pure. Limits: a frame that cannot be read is forwarded
+//! unchanged, and scenarios do not act on it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -42,23 +42,23 @@ const OFFSET_COMMIT_FLEXIBLE: i16 = 8;
 /// Last version of `JoinGroup` without them.
 const JOIN_GROUP_PLAIN_MAX: i16 = 5;
 
-/// What the metadata of a planned range begins with; base64 follows. The gateway's `ranges/plan.rs` draws the fields.
+/// The beginning of the metadata of a planned range; base64 follows. The gateway's `ranges/plan.rs` documents the fields.
 const PLAN_MAGIC: &str = "sluice-plan/1:";
-/// The same of one that names blocks in parts, behind the cuts.
+/// The same for a plan that names parted blocks, behind the cuts.
 const PARTED_PLAN_MAGIC: &str = "sluice-plan/2:";
 
 /// Bytes of a plan between its horizon and its t0: the topic's id and the instance.
 const PLAN_IDS_BYTES: usize = 16 + 8;
 
-/// A request, as far as a front looks at it.
+/// The parts of a request that a front reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Which call it is.
     pub api: i16,
     pub version: i16,
-    /// What its answer begins with.
+    /// Its correlation id.
     pub correlation: i32,
-    /// Who asks.
+    /// Its client id.
     pub client: String,
     /// What an `OffsetCommit` commits; empty for every other call.
     pub commits: Vec<Commit>,
@@ -71,11 +71,11 @@ pub struct Commit {
     pub partition: i32,
     /// The next offset to read.
     pub offset: i64,
-    /// What stands beside it.
+    /// The metadata of the commit.
     pub metadata: String,
 }
 
-/// By what ranges of a partition end.
+/// The limits at which ranges of a partition end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rule {
     /// The rule's version.
@@ -86,14 +86,14 @@ pub struct Rule {
 }
 
 impl Commit {
-    /// What the plan is made of; `None` when the metadata is no plan.
+    /// The bytes of the plan; `None` if the metadata is no plan.
     fn plan(&self) -> Option<Vec<u8>> {
         let metadata = self.metadata.as_str();
         let text = metadata.strip_prefix(PLAN_MAGIC).or_else(|| metadata.strip_prefix(PARTED_PLAN_MAGIC))?;
         STANDARD_NO_PAD.decode(text).ok()
     }
 
-    /// The rule that is in force; `None` when the metadata is no plan.
+    /// The rule in force; `None` if the metadata is no plan.
     pub fn rule(&self) -> Option<Rule> {
         let body = self.plan()?;
         let mut fields = Fields::of(&body);
@@ -102,7 +102,7 @@ impl Commit {
         Some(Rule { version, bytes: fields.varint()?, messages: fields.varint()? })
     }
 
-    /// The last cut that is planned ahead of the offset; `None` without one, or when the metadata is no plan.
+    /// The last cut that is planned ahead of the offset; `None` without one, or if the metadata is no plan.
     pub fn last_planned_cut(&self) -> Option<i64> {
         let body = self.plan()?;
         let mut fields = Fields::of(&body);
@@ -121,7 +121,7 @@ impl Commit {
         (cuts > 0).then_some(offset + ahead)
     }
 
-    /// Whether the plan says that a block goes in parts.
+    /// Whether the plan marks a block as parted.
     pub fn is_parted(&self) -> bool {
         self.metadata.starts_with(PARTED_PLAN_MAGIC)
     }
@@ -146,8 +146,8 @@ pub fn correlation_of_answer(frame: &[u8]) -> Option<i32> {
     Fields::of(frame).i32()
 }
 
-/// Makes a `JoinGroup` ask for another session timeout, so that a group notices a silent member sooner than its members ask for.
-/// Every other frame stays unchanged.
+/// Makes a `JoinGroup` ask for another session timeout, so that the group notices a silent member sooner. Every other frame stays
+/// unchanged.
 pub fn set_session_timeout(frame: &mut [u8], milliseconds: i32) {
     let found = session_timeout_at(frame);
     if let Some(place) = found.and_then(|at| frame.get_mut(at..at + 4)) {
@@ -158,7 +158,7 @@ pub fn set_session_timeout(frame: &mut [u8], milliseconds: i32) {
 /// The answer to a `Metadata` of this version without the cluster's id, as some brokers answer. An unreadable frame stays unchanged.
 pub fn without_cluster(frame: &[u8], version: i16) -> Vec<u8> {
     let Some((from, to)) = cluster_at(frame, version) else { return frame.to_vec() };
-    // No string: a length of 0, or of -1 in the plain form.
+    // A null string: a length of 0, or of -1 in the plain form.
     let none: &[u8] = if version >= METADATA_FLEXIBLE { &[0] } else { &[0xff, 0xff] };
     [&frame[..from], none, &frame[to..]].concat()
 }

@@ -212,17 +212,17 @@ fn say_counted(outcome: &Outcome, took: Duration) {
     say::line(&format!("test result: {} passed", u8::from(holds)));
 }
 
-/// What all scenarios of a run share.
+/// The parts that all scenarios of a run share.
 struct Whole<'a> {
     program: &'a Path,
     rounds: u32,
     outage: Duration,
     /// Where the outcomes so far are written after each scenario.
     json: Option<&'a Path>,
-    /// Whether each scenario says in a line of its own how it went and how long it took, as `cargo verify` reads it.
+    /// Whether each scenario prints a line with its result and duration, for `cargo verify`.
     is_counted: bool,
     turns: Turns,
-    /// Locked for a moment after each scenario.
+    /// Locked briefly after each scenario.
     report: Mutex<Report>,
 }
 
@@ -231,7 +231,7 @@ impl Whole<'_> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what came of a scenario, whatever has ended it, to the report, its file and the output.
+    /// Adds the outcome of a scenario, even if an error ended it, to the report, its file and the output.
     fn add(&self, outcome: Outcome, played: &Result<()>, took: Duration) -> Result<()> {
         let mut report = self.report();
         report.add(outcome, played);
@@ -242,8 +242,8 @@ impl Whole<'_> {
     }
 }
 
-/// Runs the scenarios on so many stages. What came of them is in the report also when something fails on the way. A stage whose servers fail
-/// ends, and the others take the scenarios that are left.
+/// Runs the scenarios on this many stages. If something fails, the report still has the outcomes until then. If the servers of a stage
+/// fail, that stage ends, and the others take the remaining scenarios.
 fn run_all(whole: &Whole<'_>, side_by_side: u32) -> Result<()> {
     let folder = std::env::temp_dir().join(format!("sluice-faults-{}", std::process::id()));
     let kept = format!("configs and logs are in {}", folder.display());
@@ -268,7 +268,7 @@ fn run_all(whole: &Whole<'_>, side_by_side: u32) -> Result<()> {
     Ok(())
 }
 
-/// Plays scenarios until none is left, in a thread and a runtime of its own: some steps of a scenario block.
+/// Plays scenarios until none is left, in its own thread and runtime, because some steps of a scenario block.
 fn run_stage(whole: &Whole<'_>, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     tokio::runtime::Runtime::new().context("start the runtime")?.block_on(play(whole, folder))
@@ -290,7 +290,7 @@ async fn play(whole: &Whole<'_>, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Servers with so many brokers, started anew unless those are there.
+/// Servers with this many brokers; started anew unless they already run.
 async fn stage<'a>(
     on_stage: &'a mut Option<(u32, Stage)>,
     whole: &Whole<'_>,
@@ -298,7 +298,7 @@ async fn stage<'a>(
     brokers: u32,
 ) -> Result<&'a Stage> {
     if on_stage.as_ref().is_none_or(|(there, _)| *there != brokers) {
-        // The old servers go first: two clusters need not have room beside each other.
+        // The old servers end first: there may be no room for two clusters.
         drop(on_stage.take());
         let servers = Servers::start(&folder.join(format!("servers-{brokers}")), brokers).await?;
         let (program, folder) = (whole.program.to_owned(), folder.to_owned());

@@ -1,11 +1,11 @@
 //! Clients that send numbered spans to a gateway with `source.otlp`, over OTLP/HTTP.
 //!
-//! Job: send one request after another, and say which were answered with success. Place in the flow: where the producer to Kafka is with
-//! `source.kafka`; a scene starts and stops them. Owner: tasks of the runtime; they end when [`Clients`] is dropped. Limits: [`CLIENTS`] requests
-//! are under way.
+//! Job: send one request after another, and report which were answered with success. Place in the flow: in place of the producer to Kafka
+//! of `source.kafka`; a scene starts and stops them. Owner: tasks of the runtime; they end when [`Clients`] is dropped. Limits: [`CLIENTS`]
+//! requests are under way.
 //!
-//! A request without a success may be stored, and OTLP has no id by which its second try could be told from the first. So each try has spans of
-//! its own: those of a success must be in the table once, those of any other answer once at the most.
+//! A request without a success may still be stored, and OTLP has no id to recognise its second try. So each try has new spans: spans of a
+//! success must be in the table once, and spans of any other answer at most once.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,16 +27,16 @@ use tokio::time::Instant;
 use e2e_fixtures::produce::Sent;
 use e2e_fixtures::spans::{Generator, Run, Shape};
 
-/// Clients of a scene. Chosen: requests share records and syncs, and little of two cores is used.
+/// Clients of a scene. Chosen: requests share records and syncs, and use little of two cores.
 pub const CLIENTS: usize = 4;
 
 /// Spans of a request: some 50 KB.
 pub const REQUEST_SPANS: u64 = 50;
 
-/// Pause after a request without a success. Chosen: shorter than what gateways ask for, so that a scenario does not wait for it.
+/// Pause after a request without a success. Chosen: shorter than the pause that gateways ask for, so that a scenario does not wait for it.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Longest request. Chosen: the 8 s within which a gateway answers, several times over: none is without an answer because a machine is busy.
+/// Longest request. Chosen: several times the 8 s within which a gateway answers, so that a busy machine does not cause a missing answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Nanoseconds of a second.
@@ -45,7 +45,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// The media type of OTLP in protobuf.
 pub const PROTOBUF: &str = "application/x-protobuf";
 
-/// Where a gateway takes OTLP/HTTP.
+/// The path of OTLP/HTTP.
 pub const PATH: &str = "/v1/traces";
 
 /// Clients that send until they are stopped.
@@ -55,10 +55,10 @@ pub struct Clients {
     sending: JoinSet<Sent>,
 }
 
-/// What all clients count.
+/// The shared counts of all clients.
 #[derive(Debug, Default)]
 struct Tally {
-    /// The first number that no request has.
+    /// The next number that no request has used.
     next: AtomicU64,
     /// Requests with a success, by client.
     accepted: [AtomicU64; CLIENTS],
@@ -68,20 +68,21 @@ struct Tally {
     wrong: Mutex<Option<String>>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 enum Said {
     /// It is accepted.
     Stored,
     /// 503 with Retry-After.
     Again,
-    /// There was no whole answer.
+    /// The answer was missing or incomplete.
     Broken,
     /// Any other answer.
     Wrong(String),
 }
 
 impl Clients {
-    /// They send spans from this number on to `address` (`host:port`), at this rate together, or slower if the gateway is.
+    /// Starts clients that send spans from number `first` on to `address` (`host:port`), at this rate together, or slower if the gateway
+    /// is.
     pub fn start(address: &str, run: Run, first: u64, spans_per_second: u64) -> Clients {
         let (stop, stopped) = watch::channel(false);
         let tally = Arc::new(Tally { next: AtomicU64::new(first), ..Tally::default() });
@@ -108,7 +109,7 @@ impl Clients {
         self.tally.accepted.each_ref().map(|accepted| accepted.load(Ordering::Relaxed))
     }
 
-    /// How often a client was told to come again.
+    /// How often a gateway asked a client to retry.
     pub fn told_again(&self) -> u64 {
         self.tally.told_again.load(Ordering::Relaxed)
     }
@@ -118,10 +119,10 @@ impl Clients {
         self.tally.broken.load(Ordering::Relaxed)
     }
 
-    /// Ends them once their requests are answered, and says what was accepted.
+    /// Ends the clients once their requests are answered, and returns what was accepted.
     ///
     /// # Errors
-    /// When one got an answer that is neither a success nor to come again.
+    /// A client got an answer that is neither a success nor a request to retry.
     pub async fn stop(mut self) -> Result<Sent> {
         self.stop.send_replace(true);
         let mut all = Sent::default();
@@ -182,7 +183,7 @@ impl OneClient {
         sent
     }
 
-    /// Sends a request with spans that no other one has; says whether it was accepted.
+    /// Sends a request with new spans; returns whether it was accepted.
     async fn send_one(&mut self, sent: &mut Sent) -> bool {
         let first = self.tally.next.fetch_add(REQUEST_SPANS, Ordering::Relaxed);
         let numbers: Range<u64> = first..first + REQUEST_SPANS;
@@ -205,7 +206,7 @@ impl OneClient {
     async fn post(&self, body: Bytes) -> Said {
         match tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(body)).await {
             Ok(Ok(said)) => said,
-            // A gateway that dies ends its connections; one that is down refuses them.
+            // A gateway that is killed ends its connections; one that is not running refuses them.
             Ok(Err(_)) => Said::Broken,
             Err(_) => Said::Wrong(format!("nothing within {REQUEST_TIMEOUT:?}")),
         }

@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use e2e_stack::say::aligned;
 
-/// Expected exit codes of gateways that no scenario ends, in their order.
+/// Expected exit codes, in order, of gateways that end without being told to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// With these.
+    /// They exit with these codes.
     With(&'static [i32]),
-    /// With these, or none ends: it depends on the moment.
+    /// They exit with these codes, or none exits: it depends on timing.
     PerhapsWith(&'static [i32]),
 }
 
@@ -37,25 +37,25 @@ impl Ends {
 pub struct Round {
     /// Spans that Kafka acknowledged, or gateways accepted.
     pub spans: u64,
-    /// Those of them without a row.
+    /// Accepted spans without a row.
     pub lost: u64,
-    /// Those that must be lost.
+    /// Expected number of lost spans.
     pub lost_expected: u64,
     /// Rows beyond the first of a span.
     pub doubled: u64,
-    /// Those that must be there.
+    /// Expected number of doubled rows.
     pub doubled_expected: u64,
-    /// Seconds from the fault's end, or the death, to the first insert after it.
+    /// Seconds from the end of the fault, or from the kill, to the first insert after it.
     pub recovery_s: Option<f64>,
-    /// What else was measured.
+    /// Other measurements.
     pub measures: Vec<(&'static str, f64)>,
     /// Exit codes of gateways that no scenario ended, and that were restarted.
     pub ends: Vec<i32>,
-    /// How they must.
+    /// The expected exit codes.
     pub ends_expected: Ends,
-    /// Seconds until everything was in, after the load.
+    /// Seconds from the end of the load until everything was inserted.
     pub settle_s: f64,
-    /// What else did not hold.
+    /// Other requirements that are not met.
     pub failures: Vec<String>,
 }
 
@@ -107,20 +107,20 @@ pub struct Outcome {
     pub rounds: u32,
     /// Spans that Kafka acknowledged, or gateways accepted, in all of them.
     pub spans: u64,
-    /// Those without a row.
+    /// Accepted spans without a row.
     pub lost: u64,
-    /// Those that had to be lost.
+    /// Expected number of lost spans.
     pub lost_expected: u64,
     /// Rows beyond the first of a span.
     pub doubled: u64,
-    /// Those that had to be there.
+    /// Expected number of doubled rows.
     pub doubled_expected: u64,
-    /// The longest recovery, seconds; none where there is nothing to recover from.
+    /// The longest recovery, seconds; `None` if there is nothing to recover from.
     pub recovery_s: Option<f64>,
-    /// What else was measured: the largest of all rounds.
+    /// Other measurements: the largest of all rounds.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub measures: BTreeMap<String, f64>,
-    /// What did not hold; nothing when all did.
+    /// Requirements that are not met; empty if all are.
     pub failures: Vec<String>,
 }
 
@@ -143,7 +143,7 @@ impl Outcome {
             let largest = self.measures.entry((*name).to_owned()).or_insert(*value);
             *largest = largest.max(*value);
         }
-        // Sums could agree where rounds do not.
+        // Sums could agree although rounds do not.
         if !round.is_as_expected() {
             self.failures.push(format!("round {}: {}", number + 1, round.words()));
         }
@@ -159,12 +159,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether everything held everywhere.
+    /// Whether all scenarios met all requirements.
     pub fn holds(&self) -> bool {
         !self.scenarios.is_empty() && self.scenarios.iter().all(|outcome| outcome.failures.is_empty())
     }
 
-    /// Adds a scenario, whatever has ended it.
+    /// Adds a scenario, even if an error ended it.
     pub fn add(&mut self, mut outcome: Outcome, played: &Result<()>) {
         outcome
             .failures
@@ -172,7 +172,7 @@ impl Report {
         self.scenarios.push(outcome);
     }
 
-    /// Writes what there is to a file, as JSON.
+    /// Writes the report until now to a file, as JSON.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -1,7 +1,7 @@
 //! The environment of one round: its own topic, table and group, a load, and gateways that are restarted when they end, as in Kubernetes.
 //!
-//! Job: everything that courses have in common: start, wait for what is observed, settle and count. Place in the flow: a course
-//! calls it; it calls the servers. Owner: the round. Limits: every wait has a deadline, and names what it has seen when that passes.
+//! Job: what all courses need: start, wait for an observed state, settle and count. Place in the flow: a course calls it; it calls the
+//! servers. Owner: the round. Limits: every wait has a deadline; the error of a missed deadline has the last state.
 
 mod account;
 mod ends;
@@ -36,28 +36,28 @@ use load::Feeding;
 /// Partitions of a topic: a gateway has several, and three gateways have different numbers of them.
 pub const PARTITIONS: i32 = 8;
 
-/// Rows that close a block: five times what the load brings to a partition in the interval that closes it too, so that blocks of a
-/// backlog end by size and those of live spans by time.
+/// Rows that close a block: five times the load of a partition in the interval that also closes it. So blocks of a backlog close by size,
+/// and those of live spans by time.
 const ROWS_MAX: u32 = 1_000;
 
 const INTERVAL: &str = "300ms";
 
-/// Longest time for one insert, seconds of two sides: what a busy machine was seen to take, several times over.
+/// Longest time for one insert, for gateway and server: several times the longest time on a busy machine.
 const INSERT_TIMEOUT: &str = "10s";
 
-/// Tokens that a table remembers again once it has forgotten all of them.
+/// Number of tokens that a table remembers after it has forgotten all of them.
 const WINDOW: u64 = 10_000;
 
-/// The example that is the gateway with the size rule of one version ago.
+/// The example program: the gateway with the previous version's size rule.
 pub const FORMER: &str = "former_rule";
 
-/// How long a gateway may take to do what is waited for; it takes seconds on an idle machine.
+/// How long a gateway may take to reach an expected state; on an idle machine it takes seconds.
 pub const PATIENCE: Duration = Duration::from_mins(2);
 
-/// How long a gateway may take to leave: over the 50 s that it gives its blocks in flight.
+/// How long a gateway may take to leave: more than the 50 s that it gives its blocks in flight.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(70);
 
-/// The least time between two starts of the same gateway, so that one that ends at once does not take the machine.
+/// Shortest time between two starts of the same gateway, so that a crash loop does not use up the machine.
 const START_AGAIN: Duration = Duration::from_secs(1);
 
 /// Servers and a program: what all rounds share.
@@ -73,7 +73,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The gateway with the rule of one version ago, which cargo puts among the examples beside the program.
+    /// The gateway with the previous version's size rule. cargo puts it among the examples beside the program.
     ///
     /// # Errors
     /// When it is not there.
@@ -88,10 +88,10 @@ impl Stage {
     }
 }
 
-/// What a course expects of the counts, and what it measured.
+/// The counts that a course expects, and its measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
-    /// Spans that are lost outside of the gateway's hands.
+    /// Spans that are lost without the gateway's fault.
     pub lost: u64,
     /// Rows that must be there twice.
     pub doubled: u64,
@@ -99,15 +99,15 @@ pub struct Expected {
     pub messages_left: i64,
     /// Expected exits of gateways, after which they are restarted.
     pub ends: Ends,
-    /// Seconds from the fault's end, or the death, to the first insert after it.
+    /// Seconds from the end of the fault, or from the kill, to the first insert after it.
     pub recovery_s: Option<f64>,
-    /// What else was measured.
+    /// Other measurements.
     pub measures: Vec<(&'static str, f64)>,
 }
 
-/// One round's own things.
+/// The environment of one round.
 pub struct Scene<'a> {
-    /// What it shares with others.
+    /// The shared servers and settings.
     pub stage: &'a Stage,
     pub topic: Topic,
     pub producer: Producer,
@@ -120,18 +120,18 @@ pub struct Scene<'a> {
     second_shard: Option<SecondShard>,
     group: String,
     config: PathBuf,
-    /// Where gateways with `source.otlp` accept requests, one after another; none with `source.kafka`.
+    /// The port on which gateways with `source.otlp` accept requests, one after another; `None` with `source.kafka`.
     otlp: Option<Port>,
     load: Option<Feeding>,
     sent: Sent,
     members: Vec<Member>,
     /// Exit codes of gateways that no scenario ended, and that were restarted.
     ends: Vec<i32>,
-    /// Below a gateway's queue volume; unmounted behind the gateways' end.
+    /// A mounted file system for a gateway's queue volume; unmounted after the gateways have ended.
     small_volume: Option<SmallVolume>,
 }
 
-/// A gateway that is kept running.
+/// A gateway that is restarted when it ends.
 struct Member {
     gateway: Gateway,
     started: Instant,
@@ -203,23 +203,23 @@ impl<'a> Scene<'a> {
         Ok(file.to_owned())
     }
 
-    /// What counts the rows.
+    /// The oracle that counts the rows.
     pub fn oracle(&self) -> Oracle {
         self.database.oracle(self.counted, self.producer.run())
     }
 
-    /// The table forgets all tokens that it has, and remembers those that come.
+    /// Makes the table forget all tokens, and remember new ones.
     pub async fn forget_tokens(&self) -> Result<()> {
-        // Without a window the server keeps no token, with one again it begins with none.
+        // Without a window, the server keeps no token; with a new window, it begins with none.
         for window in [0, WINDOW] {
             self.remember_tokens(window).await?;
         }
         Ok(())
     }
 
-    /// The server loses its logs of inserts and of their parts: a gateway can no longer ask what became of an INSERT.
+    /// Removes the server's logs of inserts and of their parts: a gateway can no longer ask what happened to an INSERT.
     pub async fn lose_logs(&self) -> Result<()> {
-        // What is written down is not in the tables at once.
+        // The server writes its logs to the tables with a delay.
         for statement in [
             "SYSTEM FLUSH LOGS",
             "TRUNCATE TABLE IF EXISTS system.query_log",
@@ -230,14 +230,14 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// The table remembers the tokens of so many blocks from now on.
+    /// Makes the table remember the tokens of this many blocks from now on.
     pub async fn remember_tokens(&self, blocks: u64) -> Result<()> {
         let table = format!("`{}`.`{TABLE}`", self.database.name());
         let setting = format!("non_replicated_deduplication_window = {blocks}");
         self.stage.servers.server.execute(&format!("ALTER TABLE {table} MODIFY SETTING {setting}")).await
     }
 
-    /// Adds to the config of gateways that are started from now on.
+    /// Changes the config of gateways that are started from now on.
     ///
     /// # Errors
     /// When the config cannot be written.
@@ -245,7 +245,7 @@ impl<'a> Scene<'a> {
         copy_config(&self.config, &self.config, change)
     }
 
-    /// Adds to the config of a gateway at its next start.
+    /// Changes the config of a gateway from its next start on.
     ///
     /// # Errors
     /// When its config cannot be written.
@@ -254,7 +254,7 @@ impl<'a> Scene<'a> {
         copy_config(config, config, change)
     }
 
-    /// Starts a gateway and keeps it running; a member with a name is a static one. Gives its number.
+    /// Starts a gateway and keeps it running; with a member name it is a static member. Returns its number.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -262,7 +262,7 @@ impl<'a> Scene<'a> {
         self.start_gateway_with(member, Vec::new())
     }
 
-    /// The same with more in its environment.
+    /// As [`Self::start_gateway`], with more environment variables.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -275,7 +275,7 @@ impl<'a> Scene<'a> {
         self.begin(orders)
     }
 
-    /// Starts another program than the gateway as a dynamic member and keeps it running. Gives its number.
+    /// Starts another program as a dynamic member and keeps it running. Returns its number.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -289,7 +289,7 @@ impl<'a> Scene<'a> {
         Ok(self.members.len() - 1)
     }
 
-    /// What the next gateway is started with; its config is written.
+    /// The orders for the next gateway; writes its config.
     fn orders(&self, member: Option<&str>, environment: Vec<(String, PathBuf)>) -> Result<Orders> {
         let number = self.members.len();
         let config = self.config.with_extension(format!("{number}.yaml"));
@@ -312,12 +312,12 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// The folder that is the queue volume of a gateway, by its number, also before it is started.
+    /// The folder of the queue volume of gateway `number`; the gateway need not have started.
     pub fn volume(&self, number: usize) -> PathBuf {
         self.config.with_extension(format!("{number}.queue"))
     }
 
-    /// That folder becomes a file system of so many KiB, until the round ends.
+    /// Mounts a file system of this many KiB on that folder, until the round ends.
     ///
     /// # Errors
     /// When this user may not mount.
@@ -331,7 +331,7 @@ impl<'a> Scene<'a> {
         &mut self.members[number].gateway
     }
 
-    /// Starts one that was killed again, as the same member or as another.
+    /// Restarts a killed gateway, as the same member or as another.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -343,7 +343,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// What its dead-letter topic holds, as a gateway of these reads it.
+    /// The letters of its dead-letter topic, read with the config of a gateway.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -352,7 +352,7 @@ impl<'a> Scene<'a> {
         Letters::of(&self.topic, &self.stage.program, &config).await
     }
 
-    /// A gateway that has ended is not started again, and nothing is asked of it at the end of the round: its course leaves it dead.
+    /// Marks an ended gateway as retired: it is not restarted, and the end of the round does not check it.
     ///
     /// # Errors
     /// When the kernel cannot say that it has.
@@ -363,7 +363,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Messages that the group has committed.
+    /// Number of messages that the group has committed.
     ///
     /// # Errors
     /// When the broker does not say.
@@ -380,7 +380,7 @@ impl<'a> Scene<'a> {
         self.topic.committed(&self.group).await
     }
 
-    /// What it has committed of each partition, with the plan that stands beside the offset.
+    /// The commits of the group, by partition, with their plans.
     ///
     /// # Errors
     /// When the broker does not say.
@@ -392,7 +392,7 @@ impl<'a> Scene<'a> {
         Ok(committed.map(commit).collect())
     }
 
-    /// Commits these for the group, as a client that is no member. The group must have no member.
+    /// Commits offsets for the group, as a client outside the group. The group must have no member.
     ///
     /// # Errors
     /// When the broker does not take them.
@@ -401,7 +401,7 @@ impl<'a> Scene<'a> {
         foreign_commit::commit(&broker, &self.group, self.topic.name(), commits).await
     }
 
-    /// Ends the load, waits until everything is in and accounted for, ends the gateways and counts.
+    /// Ends the load, waits until everything is inserted and accounted for, ends the gateways and counts.
     ///
     /// # Errors
     /// When it cannot be counted.
@@ -409,14 +409,14 @@ impl<'a> Scene<'a> {
         let began = Instant::now();
         let sent = self.stop_load().await?.clone();
         let mut failures = Vec::new();
-        // What is not in after the patience is counted as lost, which says more than an error.
+        // What is not inserted by the deadline counts as lost, which is clearer than an error.
         if self.otlp.is_none() {
             failures.extend(self.wait_committed(expected.messages_left).await.err());
         }
         if expected.messages_left == 0 {
             failures.extend(self.wait_volumes_empty().await.err());
         }
-        // Also where something is missing: the account then says whether it was read.
+        // Also if something is missing: the account then shows whether it was read.
         failures.extend(self.wait_at_rest().await.err());
         interrupt::check()?;
         let logs = self.logs();
@@ -443,7 +443,7 @@ impl<'a> Scene<'a> {
         Ok(round)
     }
 
-    /// Ends all gateways as Kubernetes does; each must end well.
+    /// Ends all gateways as Kubernetes does; each must exit with 0.
     async fn leave_all(&mut self) -> Result<()> {
         for member in self.members.iter_mut().filter(|member| !member.is_retired) {
             if member.gateway.ended()?.is_none() {

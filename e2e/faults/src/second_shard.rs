@@ -24,12 +24,12 @@ pub const ALL_SHARDS: &str = "all_shards";
 pub struct SecondShard {
     folder: PathBuf,
     clickhouse: ClickHouse,
-    /// Its own, also while it is down.
+    /// Reserved ports, also while the server is down.
     _ports: [Port; 2],
     native: String,
-    /// Before it.
+    /// The front before the server.
     pub front: SinkFront,
-    /// It itself.
+    /// The server itself, without the front.
     pub server: Server,
 }
 
@@ -86,7 +86,7 @@ impl SecondShard {
         )
     }
 
-    /// Its table, as the first server reads it.
+    /// Its table, as SQL for the first server.
     pub fn table(&self, database: &str) -> String {
         format!("remote('{}', '{database}', '{TABLE}')", self.native)
     }

@@ -1,11 +1,11 @@
 //! The segments on the queue volume of a gateway that is not running: read, and damaged, from outside.
 //!
-//! Job: say which blocks a gateway has left, and break what a scenario wants broken. Place in the flow: between the death of a gateway
-//! and its next start. By the layout that `gateway/spool/src/format.rs` writes down, not by its code, so that both are held to it.
-//! Limits: a file is read whole; those of a scenario have tens of MiB.
+//! Job: list the blocks that a gateway has left, and break what a scenario wants broken. Place in the flow: between the kill of a gateway
+//! and its next start. It uses the layout that `gateway/spool/src/format.rs` documents, not that code, so that both are checked against it.
+//! Limits: a file is read as a whole; those of a scenario have tens of MiB.
 //!
-//! The folder of a log of `source.otlp` has segments of the same layout: a block is a record, its rows are the messages, and no mark settles it.
-//! `gateway/spool/src/log/offsets.rs` writes down where its committed offset is.
+//! The folder of a log of `source.otlp` has segments of the same layout: a block is a record, its rows are the messages, and no mark
+//! settles it. `gateway/spool/src/log/offsets.rs` documents where its committed offset is.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Where the marks of blocks begin, and bytes of both of one block; the second is `done`.
+/// Where the marks of blocks begin, and the bytes of both marks of one block; the second is `done`.
 const MARKS_AT: usize = 4_096;
 const MARKS_BYTES: usize = 64;
 const DONE_AT: usize = 32;
@@ -24,14 +24,14 @@ const RECORDS_AT: usize = MARKS_AT + 1_024 * MARKS_BYTES;
 /// Bytes of a record's header.
 const HEADER_BYTES: usize = 768;
 
-/// The file of a log's committed offset, bytes of one of its two places, and where a place has its serial and the offset. Of both places, the
-/// one with the higher serial is the commit.
+/// The file of a log's committed offset, the bytes of one of its two places, and the positions of serial and offset in a place. The place
+/// with the higher serial is the commit.
 const OFFSETS_FILE: &str = "offsets";
 const PLACE_BYTES: usize = 8_192;
 const SERIAL_AT: usize = 16;
 const OFFSET_AT: usize = 40;
 
-/// A block that is on a volume.
+/// A block that is left on a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     file: PathBuf,
@@ -45,21 +45,21 @@ pub struct Left {
     /// One past its last offset.
     pub next: i64,
     pub rows: u64,
-    /// Whether it was sent, before it was appended or from there, and so may be in the table.
+    /// Whether it was sent, before it was appended or from there, so that it may be in the table.
     pub was_sent: bool,
     pub body_bytes: u64,
-    /// Whether a later record of its segment says that it is durable.
+    /// Whether a later record of its segment marks it as durable.
     pub is_synced: bool,
 }
 
-/// What is broken of a block.
+/// The part of a block to break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// What is sent of it.
+    /// The bytes that are sent.
     Body,
-    /// What says which block it is.
+    /// The bytes that identify the block.
     Header,
-    /// What says whether it was sent.
+    /// The bytes that say whether it was sent.
     Mark,
 }
 
@@ -73,7 +73,7 @@ pub fn left(volume: &Path) -> Result<Vec<Left>> {
         let path = entry.with_context(|| format!("look into {}", volume.display()))?.path();
         files.extend(Some(path).filter(|path| path.extension().is_some_and(|kind| kind == "spool")));
     }
-    // The sequence is in the name, in as many digits each.
+    // The name contains the sequence, with a fixed number of digits.
     files.sort();
     let mut left = Vec::new();
     for file in files {
@@ -136,7 +136,7 @@ fn array<const N: usize>(header: &[u8], at: usize) -> [u8; N] {
 }
 
 impl Left {
-    /// Flips a bit in the middle of a part of it.
+    /// Flips a bit in the middle of a part of the block.
     ///
     /// # Errors
     /// When its file cannot be written.
@@ -144,7 +144,7 @@ impl Left {
         let at = match part {
             Part::Body => self.at + HEADER_BYTES as u64 + self.body_bytes / 2,
             Part::Header => self.at + 40,
-            // Zeros until it is set: a mark that is not whole.
+            // The mark is zeros until it is set, so it is now invalid.
             Part::Mark => (MARKS_AT + self.ordinal as usize * MARKS_BYTES + 10) as u64,
         };
         let file = self.open()?;
@@ -153,7 +153,7 @@ impl Left {
         file.write_all_at(&[byte[0] ^ 0x10], at).with_context(|| self.action("write"))
     }
 
-    /// Ends its file in the middle of it.
+    /// Cuts its file off in the middle of the block.
     ///
     /// # Errors
     /// When its file cannot be cut.
@@ -161,7 +161,7 @@ impl Left {
         self.open()?.set_len(self.middle()).with_context(|| self.action("cut"))
     }
 
-    /// Writes zeros from its middle to the end of its file: pages that were never written before the machine died.
+    /// Writes zeros from the middle of the block to the end of its file, like pages that a crash kept from the disk.
     ///
     /// # Errors
     /// When its file cannot be written.
@@ -173,7 +173,7 @@ impl Left {
         file.set_len(end).with_context(|| self.action("lengthen"))
     }
 
-    /// Writes these bytes behind the end of its file.
+    /// Appends these bytes to its file.
     ///
     /// # Errors
     /// When its file cannot be written.
@@ -183,7 +183,7 @@ impl Left {
         file.write_all_at(bytes, end).with_context(|| self.action("write"))
     }
 
-    /// Writes the first half of it once more, behind the end of its file.
+    /// Appends the first half of the block to its file once more.
     ///
     /// # Errors
     /// When its file cannot be read or written.
@@ -215,7 +215,7 @@ impl Left {
 mod tests {
     use super::*;
 
-    /// A segment with records of these bodies, of which `synced` are said to be durable by the last.
+    /// A segment with records of these bodies; the last record marks `synced` of them as durable.
     fn segment(bodies: &[usize], synced: u32) -> Vec<u8> {
         let mut bytes = vec![0; RECORDS_AT];
         for (ordinal, body) in (0_u32..).zip(bodies) {

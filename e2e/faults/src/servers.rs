@@ -1,7 +1,7 @@
 //! The broker or brokers and the ClickHouse of a stage, and the fronts before them.
 //!
-//! Job: servers that may be killed without harm to anyone else: the programs are those that the stack has installed, folder, ports and
-//! processes are this stage's own. Place in the flow: under every scenario. Owner: the stage; stopped by their pid files when dropped, also
+//! Job: servers that can be killed without harm to other programs. The programs are the stack's installed ones; folder, ports and processes
+//! are this stage's own. Place in the flow: under every scenario. Owner: the stage. They are stopped by their pid files when dropped, also
 //! after Ctrl-C. Limits: 256 to 512 MiB of heap a broker.
 //!
 //! ```text
@@ -32,12 +32,12 @@ pub struct Servers {
     folder: PathBuf,
     brokers: Vec<Broker>,
     clickhouse: ClickHouse,
-    /// Theirs, also while they are down.
+    /// Reserved ports, also while the servers are down.
     _ports: Vec<Port>,
     kafka_gate: Arc<Gate<kafka_front::Passage, kafka_front::Verdict>>,
-    /// Before ClickHouse.
+    /// The front before ClickHouse.
     pub sink: SinkFront,
-    /// ClickHouse itself.
+    /// ClickHouse itself, without the front.
     pub server: Server,
 }
 
@@ -79,7 +79,7 @@ impl Servers {
     }
 
     async fn begin(&mut self) -> Result<()> {
-        // All of them first: a cluster answers once most of its controllers are there.
+        // Starts all of them first: a cluster answers only when most of its controllers run.
         for broker in &self.brokers {
             let kafka = broker.kafka.clone();
             blocking(move || kafka.start()).await?;
@@ -107,12 +107,12 @@ impl Servers {
         self.brokers.iter().map(|broker| broker.front.address()).collect()
     }
 
-    /// The steps of all brokers' fronts.
+    /// The gate of all brokers' fronts.
     pub fn kafka_gate(&self) -> &Gate<kafka_front::Passage, kafka_front::Verdict> {
         &self.kafka_gate
     }
 
-    /// From now on all connections to brokers do this.
+    /// Sets the behaviour of all connections to brokers from now on.
     pub fn kafka_goes(&self, way: kafka_front::Way) {
         self.brokers.iter().for_each(|broker| broker.front.go(way));
     }
@@ -165,7 +165,7 @@ impl Servers {
         Self::start_server(self.clickhouse.clone()).await
     }
 
-    /// The same in another time zone than this machine's.
+    /// As [`Self::start_clickhouse`], in another time zone than this machine's.
     ///
     /// # Errors
     /// When it does not answer.
@@ -215,7 +215,7 @@ async fn lay_brokers(
     count: u32,
     gate: &Arc<Gate<kafka_front::Passage, kafka_front::Verdict>>,
 ) -> Result<Vec<Broker>> {
-    // Of each its controller's, that for this machine and that for pods.
+    // Each broker has a port for its controller, one for this machine and one for pods.
     let of_each = (0..count).map(|_| Port::hold_all::<3>()).collect::<Result<Vec<_>>>()?;
     let controllers: Vec<String> = of_each.iter().map(|[controller, ..]| controller.address()).collect();
     let mut brokers = Vec::new();
@@ -238,7 +238,7 @@ async fn lay_brokers(
     Ok(brokers)
 }
 
-/// Of a ClickHouse with these ports.
+/// The listeners of a ClickHouse with these ports.
 pub(super) fn listeners(http: &Port, native: &Port) -> Listeners {
     Listeners { pods_host: SECOND_HOST.to_owned(), http_port: http.number(), native_port: native.number() }
 }

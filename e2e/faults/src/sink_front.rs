@@ -5,10 +5,10 @@
 //! gateway <- front <- Answered <- the server's whole answer
 //! ```
 //!
-//! Job: let a scenario stop, cut, refuse or answer an INSERT at each of these steps ([`Gate`]), or do something to all connections
-//! ([`Way`]). What is no INSERT passes. Place in the flow: between gateway and server; oracles ask the server itself. Owner: tasks of
-//! the runtime that it was started in; they end when it is dropped. Limits: holds the body of each insert in flight, a few MiB; a
-//! connection that this front ends is ended by a reset.
+//! Job: let a scenario hold, cut, refuse or answer an INSERT at each of these steps ([`Gate`]), or change all connections ([`Way`]). Other
+//! requests always pass. Place in the flow: between gateway and server; oracles use the server itself. Owner: tasks of the runtime in which
+//! it was started; they end when it is dropped. Limits: it holds the body of each insert in flight, a few MiB. It ends connections with a
+//! reset.
 
 mod halves;
 
@@ -37,10 +37,10 @@ const CODE_HEADER: &str = "X-ClickHouse-Exception-Code";
 /// Header with what an insert has written, as JSON with numbers in quotes.
 const SUMMARY_HEADER: &str = "X-ClickHouse-Summary";
 
-/// Where an INSERT is.
+/// The step of an INSERT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leg {
-    /// Here; the server has seen nothing of it.
+    /// At the front; the server has seen nothing of it.
     Head,
     /// The server has the first half of its body.
     Middle,
@@ -53,14 +53,14 @@ pub enum Leg {
 pub struct Passage {
     /// The step.
     pub leg: Leg,
-    /// Rows that the server has written; before the answer, and for a refusal, none.
+    /// Rows that the server has written; 0 before the answer, and for a refusal.
     pub written_rows: u64,
     pub body_bytes: usize,
-    /// Its deduplication token as the query string has it: the same for each try of a block.
+    /// Its deduplication token from the query string, which is the same for each try of a block.
     pub token: String,
 }
 
-/// What becomes of an INSERT.
+/// What happens to an INSERT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
     /// It is forwarded.
@@ -70,7 +70,7 @@ pub enum Verdict {
     Reset,
     /// It is forwarded after this time.
     Late(Duration),
-    /// The gateway gets this answer; what the server does not have yet it never gets.
+    /// The gateway gets this answer; the server gets nothing more of the INSERT.
     Answer(Answer),
 }
 
@@ -101,7 +101,7 @@ impl Answer {
     }
 }
 
-/// Inserts for which the gateway got the answer that they are stored.
+/// Inserts for which the gateway got a success.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stored {
     /// How many.
@@ -168,17 +168,17 @@ impl SinkFront {
         format!("http://{}", self.address)
     }
 
-    /// Its steps.
+    /// The gate of its steps.
     pub fn gate(&self) -> &Gate<Passage, Verdict> {
         &self.gate
     }
 
-    /// From now on all connections do this.
+    /// Sets the behaviour of all connections from now on.
     pub fn go(&self, way: Way) {
         self.way.send_replace(way);
     }
 
-    /// What it has told gateways to be in; changes with every insert.
+    /// Inserts that it has confirmed to gateways; changes with every insert.
     pub fn stored(&self) -> watch::Receiver<Stored> {
         self.stored.clone()
     }
@@ -205,7 +205,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             let service = hyper::service::service_fn(move |request| answer(shared, request));
             let serving =
                 hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            // What breaks a connection is the client's to notice.
+            // The client has to notice a broken connection.
             tokio::select! {
                 _ = serving => {}
                 _ = way.wait_for(|way| *way == Way::Refused) => {}
@@ -247,7 +247,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<
         Verdict::Reset => bail!("reset after the answer"),
         Verdict::Answer(answer) => return answer.response(),
     }
-    // A gateway that died meanwhile gets no answer; then this is dropped before it is polled to here.
+    // If the gateway was killed meanwhile, this task is dropped before this point.
     way.wait_for(|way| *way == Way::Open).await.context("the front has ended")?;
     if response.status() == StatusCode::OK {
         shared.stored.send_modify(|stored| {
@@ -258,7 +258,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<
 }
 
 impl Shared {
-    /// What becomes of a passage; what goes on late is waited for here.
+    /// The verdict for a passage; for a late one, this waits.
     async fn pass(&self, passage: Passage) -> Verdict {
         let verdict = self.gate.pass(passage).await;
         if let Verdict::Late(time) = verdict {
@@ -274,7 +274,7 @@ impl Shared {
     ) -> Result<Response<Full<Bytes>>> {
         let stream = TcpStream::connect(&self.upstream).await.context("reach the server")?;
         stream.set_nodelay(true).context("prepare a connection")?;
-        // Driven from here and not by a task: what ends the gateway's connection then also ends the server's.
+        // Driven here and not in a task, so that the end of the gateway's connection also ends the server's.
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.context("greet the server")?;
         let answering = async {
@@ -289,7 +289,7 @@ impl Shared {
             biased;
             answered = &mut answering => answered,
             over = &mut connection => match over {
-                // The answer may have come whole before the connection ended.
+                // The answer may be complete although the connection has ended.
                 Ok(()) => answering.await,
                 Err(error) => Err(anyhow::Error::from(error).context("the connection to the server broke")),
             },
@@ -306,7 +306,7 @@ impl Shared {
     }
 }
 
-/// Whether a query string is that of an INSERT. Questions may have a token, too.
+/// Whether a query string is that of an INSERT. Other queries may have a token, too.
 fn is_insert(query: &str) -> bool {
     query.split('&').any(|pair| pair.starts_with("query=INSERT"))
 }
@@ -335,7 +335,7 @@ mod tests {
     const INSERT: &str = "/?query=INSERT&insert_deduplication_token=abc";
     const BODY: &str = "0123456789";
 
-    /// A server that notes the bodies that it got, whole or not, and says that it has written two rows.
+    /// A server that records the received bodies, complete or not, and reports two written rows.
     async fn server() -> (String, Arc<Mutex<Vec<String>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -367,7 +367,7 @@ mod tests {
         (address, got)
     }
 
-    /// The status line and body of the answer; empty when the connection ended without one.
+    /// The status line and body of the answer; empty if the connection ended without one.
     async fn post(front: SocketAddr, target: &str) -> String {
         let mut stream = TcpStream::connect(front).await.unwrap();
         let length = BODY.len();

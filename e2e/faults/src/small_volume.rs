@@ -31,7 +31,7 @@ impl SmallVolume {
 
 impl Drop for SmallVolume {
     fn drop(&mut self) {
-        // Lazily: a gateway that was killed a moment ago may have files open still.
+        // Lazily: a gateway that was just killed may still have files open.
         if let Err(failure) = output(Command::new("umount").arg("--lazy").arg(&self.place)) {
             say::error(&format!("{} stays mounted: {failure:#}", self.place.display()));
         }

@@ -14,8 +14,8 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Those with most brokers first, since servers are started anew for another number of them. Then those that take longest, which are the
-    /// ones with the fewest rounds: a long one that comes last would run alone.
+    /// Scenarios with the most brokers first, because another number of brokers needs new servers. Then the longest, which have the fewest
+    /// rounds: a long scenario at the end would run alone.
     pub fn of(mut scenarios: Vec<Scenario>) -> Turns {
         scenarios.sort_by_key(|scenario| (Reverse(scenario.brokers), scenario.rounds_max));
         Turns { scenarios, taken: AtomicUsize::new(0) }

@@ -1,8 +1,8 @@
 //! A gateway's wall clock that jumps on demand.
 //!
-//! Job: compiles the library that `e2e/faults/wall_clock.c` describes, and holds the file that says how far the clock is off.
-//! Place in the flow: a scenario gives [`WallClock::environment`] to the gateways that it starts. Owner: the scenario. Limits: it is
-//! the time of day that jumps, for a process that takes it from the C library; clocks that count on are left alone.
+//! Job: compiles the library of `e2e/faults/wall_clock.c`, and holds the file with the offset of the clock. Place in the flow: a scenario
+//! passes [`WallClock::environment`] to the gateways that it starts. Owner: the scenario. Limits: only the time of day jumps, for a process
+//! that reads it from the C library; monotonic clocks do not change.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -23,10 +23,10 @@ pub struct WallClock {
 }
 
 impl WallClock {
-    /// One that is right, in files below `folder` whose names begin with `name`.
+    /// A correct clock. Its files are below `folder`; their names begin with `name`.
     ///
     /// # Errors
-    /// When a file cannot be written, or what the compiler says.
+    /// A file cannot be written, or the compiler fails.
     pub fn make(folder: &Path, name: &str) -> Result<WallClock> {
         let at = |end: &str| folder.join(format!("{name}-{end}"));
         let (source, library, jump) = (at("clock.c"), at("clock.so"), at("clock.jump"));
@@ -41,7 +41,7 @@ impl WallClock {
         Ok(clock)
     }
 
-    /// What a gateway is started with.
+    /// The environment variables of its gateways.
     pub fn environment(&self) -> Vec<(String, PathBuf)> {
         vec![
             ("LD_PRELOAD".to_owned(), self.library.clone()),
@@ -49,12 +49,12 @@ impl WallClock {
         ]
     }
 
-    /// From now on it is so many seconds ahead of the right time, or behind when negative.
+    /// Sets the clock this many seconds ahead of the right time, or behind if negative.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub fn set(&self, seconds: i64) -> Result<()> {
-        // In place: gateways have the file mapped.
+        // In place, because gateways have the file mapped.
         self.file
             .write_all_at(&seconds.to_ne_bytes(), 0)
             .with_context(|| format!("write {}", self.jump.display()))

@@ -1,5 +1,5 @@
-//! Chance that follows from a seed: the Mersenne Twister as Python's `random` seeds and reads it, so that a plant has the
-//! same partitions and the same noise as the script whose figures ours are compared with.
+//! Random numbers from a seed: the Mersenne Twister, seeded and read as Python's `random` does. So a plant has the same partitions and the
+//! same noise as the script with whose figures ours are compared.
 //!
 //! Source: Matsumoto, Nishimura: "Mersenne Twister", 1998 (`init_by_array`), and `CPython`'s `_randommodule.c`.
 

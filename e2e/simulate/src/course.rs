@@ -1,4 +1,4 @@
-//! One run: a rule drives a plant through a load, and what came of it is counted.
+//! One run: a rule controls a plant through a load, and the result is counted.
 
 use serde::Serialize;
 
@@ -8,11 +8,11 @@ use super::numbers::{count, whole};
 use super::plant::{Plant, Queue, TURN_SECONDS, World};
 use super::rules::{Name, Tuning};
 
-/// Arrivals vary by so much from turn to turn.
+/// Largest random deviation of the arrivals in a turn.
 const NOISE: f64 = 0.05;
-/// The seed of the noise in the script that the figures to reach come from.
+/// The noise seed of the script from which the target figures come.
 const NOISE_SEED: u32 = 11;
-/// A point of a curve for so many turns: one a minute.
+/// Turns for each point of a curve: one point a minute.
 const TURNS_PER_POINT: u64 = 12;
 
 #[derive(Debug, Clone, Copy)]
@@ -23,15 +23,15 @@ pub struct Course<'a> {
     /// Whether gateways have a queue volume.
     pub queue: Queue,
     pub hours: f64,
-    /// Other partitions and noise; 0 is the script's.
+    /// Seed of partitions and noise; 0 is the script's.
     pub seed: u32,
-    /// The file's arrivals; empty without one.
+    /// The arrivals of a file; empty if there is no file.
     pub trace: &'a Trace,
-    /// Values to try.
+    /// Values to try for our policy.
     pub tuning: &'a Tuning,
 }
 
-/// What came of it; the names are those of the JSON document.
+/// The result of a run; the names are those of the JSON document.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
     pub policy: &'static str,
@@ -40,15 +40,15 @@ pub struct Run {
     pub hours: f64,
     /// Changes of the number of gateways.
     pub rescales: u32,
-    /// Seconds of lag that 99 % of the time stayed below.
+    /// The 99th percentile of the lag, in seconds.
     pub lag_p99_s: f64,
-    /// The most seconds of lag.
+    /// The largest lag, in seconds.
     pub lag_max_s: f64,
     /// Gateways times hours.
     pub replica_hours: f64,
     /// Gateways when `ClickHouse` became slow.
     pub outage_replicas_before: Option<u32>,
-    /// The most gateways while it was.
+    /// The largest number of gateways while it was slow.
     pub outage_replicas_peak: Option<u32>,
     /// `lag_p99_s` of a day with an outage.
     pub outage_lag_p99_s: Option<f64>,
@@ -175,7 +175,7 @@ mod tests {
         };
         let (always, rests) = (day(None), day(Some(1_800)));
         assert!(rests.replica_hours < 0.6 * always.replica_hours, "{rests:?} {always:?}");
-        // A gateway starts within 55 s of the first message; until there are enough of them, messages wait.
+        // A gateway starts within 55 s of the first message; messages wait until there are enough gateways.
         assert!(rests.lag_max_s < 300.0, "{rests:?}");
         assert_eq!(rests.curve.last().map(|(gateways, _)| *gateways), Some(0), "nothing arrives by day");
     }

@@ -1,7 +1,7 @@
-//! `cargo simulate`: what the operator's scaling decision, and those of others, make of a day.
+//! `cargo simulate`: how the operator's scaling decision, and the rules of other autoscalers, control the gateways of a simulated day.
 //!
-//! Job: an argument about control laws, from a plant that is the same for all of them; deterministic. Place in the flow: the
-//! only user of `operator/plan` here. Needs no stack. `verify` runs a selection and holds it to limits.
+//! Job: compare control laws on one plant that is the same for all of them; deterministic. Place in the flow: the only user of
+//! `operator/plan` here. Needs no stack. `verify` runs a selection and checks its limits.
 
 mod chance;
 mod course;
@@ -76,7 +76,7 @@ pub struct SimulateArgs {
     tuning: Tuning,
 }
 
-/// Longer than a week shows nothing new.
+/// A run longer than a week shows nothing new.
 const HOURS_MAX: f64 = 168.0;
 
 fn hours(text: &str) -> Result<f64, String> {
@@ -84,7 +84,7 @@ fn hours(text: &str) -> Result<f64, String> {
     if hours > 0.0 && hours <= HOURS_MAX { Ok(hours) } else { Err(format!("not within 0 and {HOURS_MAX}")) }
 }
 
-/// Runs all of it, prints the table, and writes what is asked for.
+/// Runs every combination, prints the table, and writes the requested files.
 pub fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     if args.check {
         check()?;

@@ -1,7 +1,7 @@
-//! What `verify` holds our decision to: a selection that takes a minute, with limits that the figures to reach set.
+//! The limits that `verify` checks for our decision: a selection that takes a minute, with limits from the target figures.
 //!
-//! Other seeds are other partitions and other noise: what is reached by one of them alone is chance. Measured with the defaults (24 November
-//! 2026), over seeds 0 to 9:
+//! Another seed gives other partitions and other noise; a figure that only one seed reaches is chance. Measured with the defaults (24
+//! November 2026), over seeds 0 to 9:
 //!
 //! | day | figure | to reach | without a queue volume | with one |
 //! | --- | --- | --- | --- | --- |
@@ -11,24 +11,24 @@
 //! | diurnal, 96 partitions | replica-hours | 215 | | 198 to 199 |
 //! | diurnal, 24 partitions | replica-hours | 280 | | 262.6 to 267, and 279.9 with seed 1 |
 //!
-//! Seed 1 has two heavy partitions on one of twelve gateways, which need 24 for longer than the others do. An outage at 24 partitions has p99
-//! lags of 845 to 880 s without a volume: 24 gateways cannot work a backlog off sooner.
+//! With seed 1, one of twelve gateways has two heavy partitions, so 24 gateways are needed for longer. An outage at 24 partitions has p99
+//! lags of 845 to 880 s without a volume: 24 gateways cannot work off the backlog sooner.
 
 use anyhow::bail;
 
 use super::{Course, Load, Name, Queue, Run, Trace, Tuning, requests};
 
-/// What a run of a day is held to; beside it, no gateway is ever added while `ClickHouse` is slow.
+/// The limited figures of a run. In addition, no gateway may be added while `ClickHouse` is slow.
 const FIGURES: [&str; 4] = ["rescales", "p99 lag s", "max lag s", "replica-hours"];
 
-/// The most of everything for one run of a day.
+/// The upper limits of the runs of one day.
 struct Limit {
     load: Load,
     partitions: u32,
     hours: f64,
-    /// It holds for so many of them, from 0 on.
+    /// Number of seeds to run, from 0 on.
     seeds: u32,
-    /// Of each of [`FIGURES`].
+    /// The upper limit of each of [`FIGURES`].
     most: [f64; 4],
 }
 
@@ -36,9 +36,9 @@ const fn limit(load: Load, partitions: u32, hours: f64, seeds: u32, most: [f64; 
     Limit { load, partitions, hours, seeds, most }
 }
 
-/// Load, partitions, hours, seeds, and the most of each figure. Diurnal days at 24 and 96 partitions and the outage at 96 are figures to reach,
-/// with five seeds; the others are what was measured with the defaults, and a few percent. 1,000 partitions run for six hours, for the sake of
-/// the time that it takes.
+/// Load, partitions, hours, seeds, and the upper limit of each figure. Diurnal days at 24 and 96 partitions and the outage at 96 have
+/// target figures as limits, and five seeds. The other limits are the figures measured with the defaults, plus a few percent. Days with
+/// 1,000 partitions last only six hours, to save time.
 const LIMITS: [Limit; 15] = [
     limit(Load::Steady, 8, 24.0, 1, [1.0, 1.0, 100.0, 193.0]),
     limit(Load::Diurnal, 24, 24.0, 5, [15.0, 1.0, 46.0, 280.0]),
@@ -75,7 +75,7 @@ pub fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Without an outage nothing ever goes to a volume.
+/// Without an outage, no block goes to a volume.
 fn queues(load: Load) -> &'static [Queue] {
     match load {
         Load::SinkOutage => &[Queue::Spill, Queue::Disabled],
@@ -84,7 +84,7 @@ fn queues(load: Load) -> &'static [Queue] {
 }
 
 impl Limit {
-    /// What a run has more of than it may.
+    /// The limits that a run exceeds.
     fn passed(&self, run: &Run, queue: Queue, seed: u32) -> Vec<String> {
         let added = match (run.outage_replicas_before, run.outage_replicas_peak) {
             (Some(before), Some(peak)) => f64::from(peak) - f64::from(before),

@@ -1,4 +1,4 @@
-//! What arrives and what `ClickHouse` takes over a day. Rates are those of the script that the figures to reach come from.
+//! The arrivals of a day, and the rate that `ClickHouse` accepts. Rates are those of the script from which the target figures come.
 
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -6,25 +6,25 @@ use clap::ValueEnum;
 use super::chance::Chance;
 
 pub const DAY_SECONDS: f64 = 86_400.0;
-/// When messages come that come at night alone, in seconds of a day.
+/// When the messages of the nightly load arrive, in seconds of the day.
 const NIGHT_SECONDS: std::ops::Range<f64> = 7_200.0..18_000.0;
-/// When things go wrong, in seconds from the start: arrivals are rising then.
+/// When a disturbance starts, in seconds from the start; arrivals are rising then.
 const TROUBLE_SECONDS: f64 = 10_800.0;
-/// `ClickHouse` is slow for so long.
+/// How long `ClickHouse` is slow.
 const OUTAGE_SECONDS: f64 = 1_800.0;
-/// Messages a second that it takes then: half of what one gateway could do.
+/// Messages a second that `ClickHouse` accepts while it is slow: half of one gateway's capacity.
 const OUTAGE_RATE: f64 = 5_000.0;
-/// Messages a second that it takes else: no bound.
+/// Messages a second that `ClickHouse` accepts otherwise: no bound.
 const SINK_RATE: f64 = 1e12;
-/// A message that nobody can read stands for so long before somebody removes it.
+/// How long a message that cannot be read blocks its partition, until a user removes it.
 const POISON_SECONDS: f64 = 10_800.0;
-/// The partition in front of which it stands, where there are so many.
+/// The blocked partition, modulo the number of partitions.
 const POISON_PARTITION: usize = 7;
-/// How far the weight of a partition is from the mean, at most.
+/// Largest deviation of a partition's weight from the mean.
 const WEIGHT_SPREAD: f64 = 0.3;
-/// The seed of the partitions' weights in the script that the figures to reach come from.
+/// The seed of the partitions' weights in the script from which the target figures come.
 const WEIGHTS_SEED: u32 = 7;
-/// The share of all messages that the hot partition has: at the peak, more than one gateway can do.
+/// The hot partition's share of all messages: at the peak, more than one gateway's capacity.
 const HOT_SHARE: f64 = 0.12;
 /// Bytes that a gateway loses each second when it leaks: 2 MiB a minute.
 const LEAK_BYTES: f64 = 34_953.0;
@@ -40,7 +40,7 @@ pub enum Load {
     Burst,
     /// The same as diurnal, and half an hour in which `ClickHouse` takes 5,000.
     SinkOutage,
-    /// The same as diurnal, 12 % of it in one partition.
+    /// The same as diurnal, with 12 % of the messages in one partition.
     Skew,
     /// The same as diurnal, and three hours in which one partition cannot be read.
     Poison,
@@ -48,7 +48,7 @@ pub enum Load {
     SlowLeak,
     /// 30,000 for three hours of the night, and nothing else.
     Nightly,
-    /// A file's.
+    /// The arrivals of a file.
     #[value(skip)]
     Trace,
 }
@@ -92,7 +92,7 @@ impl Load {
         if self.is_outage(seconds) { OUTAGE_RATE } else { SINK_RATE }
     }
 
-    /// The partition that stands now.
+    /// The partition that is blocked now.
     pub fn stuck(self, seconds: f64, partitions: usize) -> Option<usize> {
         let stands = (TROUBLE_SECONDS..TROUBLE_SECONDS + POISON_SECONDS).contains(&seconds);
         (self == Self::Poison && stands).then_some(POISON_PARTITION % partitions)

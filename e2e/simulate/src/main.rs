@@ -1,4 +1,4 @@
-//! Simulated days on the command line. Only reads it and ends with a code; the work is in the library.
+//! Simulated days on the command line. Only reads the command line and sets the exit code; the work is in the library.
 
 use std::process::ExitCode;
 

@@ -6,7 +6,7 @@ pub fn count(value: u64) -> f64 {
     value as f64
 }
 
-/// An amount as a count, rounded to the nearest; 0 when it is below.
+/// An amount as a count, rounded to the nearest; 0 for a negative amount.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the value is clamped first")]
 pub fn whole(value: f64) -> u64 {
     value.round().clamp(0.0, 9.0e15) as u64

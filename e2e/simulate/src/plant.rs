@@ -1,9 +1,9 @@
 //! A group of gateways between Kafka and `ClickHouse`, in turns of 5 s.
 //!
-//! Partitions have fixed weights and go to gateways by number, as a group counts them out. Gateways start late, drain late,
-//! and every change stops the group for a while. What a gateway exports is what the real one does ([`gateway`]): seconds of its worker by
-//! what it does, where waiting for `ClickHouse` is what is left over; blocks on a queue volume; inserts that fail now and then; answers
-//! that are as old as the poll before; work that takes longer by message when there is little of it. A rule sees no more than that.
+//! Partitions have fixed weights and go to gateways by number, as a consumer group assigns them. Gateways start late and drain late, and
+//! every change pauses the group for a while. A gateway exports what the real one does ([`gateway`]): seconds of its worker for each
+//! activity, where waiting for `ClickHouse` is the rest; blocks on a queue volume; inserts that fail now and then; answers that are as old
+//! as the poll before; more time per message when there are few messages. A rule sees no more than that.
 
 mod gateway;
 
@@ -22,15 +22,15 @@ pub use gateway::{CAPACITY, Queue};
 
 pub const TURN_SECONDS: f64 = 5.0;
 const TURN_MILLISECONDS: u64 = 5_000;
-/// A gateway is ready after so many seconds.
+/// Seconds until a new gateway is ready.
 const START_SECONDS: f64 = 40.0;
-/// The group does nothing for so many seconds when its members change.
+/// Seconds for which the group reads nothing after its members change.
 const PAUSE_SECONDS: f64 = 10.0;
-/// A gateway that leaves is there for so many seconds more, until its blocks are inserted.
+/// Seconds that a leaving gateway still runs, until its blocks are inserted.
 const DRAIN_SECONDS: f64 = 20.0;
-/// In this share of the polls, a gateway's answer is the one that the poll before had.
+/// Share of the polls in which a gateway's answer is that of the poll before.
 const OLD_ANSWER: f64 = 0.25;
-/// The Unix epoch is no good start: moments are then smaller than windows.
+/// The start must be later than the Unix epoch: otherwise moments are smaller than windows.
 const BEGIN_MILLISECONDS: u64 = 1_000_000_000;
 
 /// What one turn did.
@@ -42,16 +42,16 @@ pub struct Turn {
     pub processed: f64,
     /// Mean share of work of the gateways.
     pub busy: f64,
-    /// Whether `ClickHouse` held them up.
+    /// Whether `ClickHouse` slowed the gateways down.
     pub blocked: bool,
 }
 
-/// The world as it is for one turn.
+/// The conditions of one turn.
 #[derive(Debug, Clone, Copy)]
 pub struct World {
-    /// Messages a second that arrive.
+    /// Messages that arrive a second.
     pub arrival: f64,
-    /// Messages a second that `ClickHouse` takes.
+    /// Messages a second that `ClickHouse` accepts.
     pub sink: f64,
     pub stuck: Option<usize>,
     /// Bytes a second that each gateway leaks.
@@ -74,19 +74,19 @@ pub struct Plant {
     seconds: f64,
     turns: u64,
     chance: Chance,
-    /// Another one, so that what fails changes no answer's age.
+    /// A separate source, so that failed inserts do not change the age of answers.
     failing: Chance,
     killed_at: Option<Moment>,
-    /// Whether there may be no gateways.
+    /// Whether the plant may scale to zero.
     pub may_rest: bool,
     /// Changes of the number of gateways.
     pub rescales: u32,
-    /// Gateways by hours, those that start and drain included.
+    /// Gateways times hours, including gateways that start or drain.
     pub replica_hours: f64,
 }
 
 impl Plant {
-    /// One gateway, and partitions of these weights.
+    /// A plant of one gateway, with partitions of these weights.
     pub fn new(weights: Vec<f64>, queue: Queue) -> Self {
         let none = vec![0.0; weights.len()];
         Self {
@@ -116,7 +116,7 @@ impl Plant {
         u32::try_from(self.weights.len()).expect("partitions are counted in the command line")
     }
 
-    /// Gateways it is told to have.
+    /// The wanted number of gateways.
     pub fn wanted(&self) -> u32 {
         self.wanted
     }
@@ -131,13 +131,13 @@ impl Plant {
         self.seconds
     }
 
-    /// Messages that are not read, or wait for `ClickHouse`; not those in blocks that fill, as nothing makes them late.
+    /// Messages that are not read, or wait for `ClickHouse`. Messages in open blocks do not count: nothing delays them.
     pub fn lag(&self) -> f64 {
         let waiting: f64 = self.gateways.iter().map(|gateway| gateway.waiting).sum();
         self.unread.iter().sum::<f64>() + waiting
     }
 
-    /// Tells it to have so many gateways, within 1, or 0 if it may rest, and its partitions.
+    /// Sets the wanted number of gateways: at least 1, or 0 if scaling to zero is allowed, and at most one per partition.
     pub fn scale(&mut self, replicas: u32) {
         let replicas = replicas.clamp(u32::from(!self.may_rest), self.partitions());
         if replicas == self.wanted {
@@ -163,7 +163,7 @@ impl Plant {
         }
         let mut done = Turn { arrival: world.arrival, ..Turn::default() };
         if self.gateways.is_empty() {
-            // What arrives waits in Kafka.
+            // Messages that arrive now wait in Kafka.
         } else if self.seconds < self.pause_until {
             self.gateways.iter_mut().for_each(Gateway::pause);
         } else {
@@ -174,7 +174,8 @@ impl Plant {
         done
     }
 
-    /// Gateways that were wanted are there, or gone; the group gives out its partitions anew, and what was held is read again.
+    /// Wanted gateways have started, or leaving ones have gone. The group assigns its partitions again, and gateways read again what was
+    /// not inserted.
     fn join(&mut self) {
         if self.join_at.is_none_or(|at| self.seconds < at) {
             return;
@@ -192,7 +193,7 @@ impl Plant {
         self.gateways.iter_mut().for_each(Gateway::give_up);
     }
 
-    /// Gateways leak, are killed, and come back as the same member with the same partitions.
+    /// Gateways leak and are killed; each comes back as the same member with the same partitions.
     fn restart(&mut self, leak: f64) {
         let each = count(self.weights.len() as u64) / f64::from(self.ready());
         let now = self.now();
@@ -245,12 +246,12 @@ impl Plant {
         }
     }
 
-    /// What a poll sees. Whoever asks for it twice in a turn sees two answers.
+    /// What a poll sees. Each call is a new poll: two calls in a turn return different answers.
     pub fn sample(&mut self) -> (Sample, WorkloadSample) {
         let at = self.now();
-        // Partitions of a gateway that is down are nobody's: members are static.
+        // While a gateway is down, no other gateway reads its partitions: members are static.
         let is_whole = self.gateways.iter().all(|gateway| gateway.back_at.is_none());
-        // Nor are partitions without any gateway.
+        // Without gateways, no partition has a reader.
         let stable = is_whole && !self.gateways.is_empty() && self.seconds >= self.pause_until;
         let partitions =
             self.ends.iter().zip(self.unread.iter().zip(&self.held)).map(|(end, (unread, held))| {
@@ -280,7 +281,7 @@ impl Plant {
         (Sample { at, group_stable: stable, partitions, pods, silent: 0 }, workload)
     }
 
-    /// What a decision sees now, the history left as it is.
+    /// Adds a poll to what a decision sees; the older samples stay.
     pub fn observe(&mut self, samples: &mut Samples) {
         let (sample, workload) = self.sample();
         samples.history.push(sample);

@@ -51,7 +51,7 @@ pub fn plot(runs: &[Run]) -> String {
     svg + "</svg>\n"
 }
 
-/// What of a point is drawn.
+/// The value of a point that is drawn.
 struct Curve {
     title: &'static str,
     value: fn(&(u32, f64)) -> f64,

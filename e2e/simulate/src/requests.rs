@@ -1,10 +1,11 @@
-//! Days of gateways with `source.otlp`, in turns of 15 s: what a volume has, its own gateway inserts, and no other.
+//! Days of gateways with `source.otlp`, in turns of 15 s. Only the gateway that has a volume inserts from it.
 //!
-//! Clients keep their connections for ten minutes, so that gateways which were added get their share late. What a gateway refuses, clients send again,
-//! until they give up. Our decision sees the logs' offsets, the workers' seconds and the refusals, as the operator does.
+//! Clients keep their connections for ten minutes, so added gateways get their share late. If a gateway refuses a request, its client sends
+//! it again until it gives up. Our decision sees the logs' offsets, the workers' seconds and the refusals, as the operator does.
 //!
-//! Estimated with a sketch of the same rules (30 November 2026), over seeds 0 to 4: 22 to 24 rescales and 196 to 203 replica-hours on each of these days;
-//! more requests than the gateways can insert only after three hours of a slow disk, for a minute; 8 gateways at most while a log stands, as without that.
+//! Estimated with a sketch of the same rules (30 November 2026), over seeds 0 to 4: 22 to 24 rescales and 196 to 203 replica-hours on each
+//! of these days. More requests than the gateways can insert arrive only after three hours of a slow disk, for a minute. While a log
+//! stalls, there are at most 8 gateways, as on a day without that.
 
 use sluice_plan::{
     Moment,
@@ -21,19 +22,19 @@ use super::numbers::{count, whole};
 
 /// One turn, which is a poll.
 const TURN_SECONDS: f64 = 15.0;
-/// The Unix epoch is no good start: moments are then smaller than windows.
+/// The start must be later than the Unix epoch: otherwise moments are smaller than windows.
 const BEGIN: Moment = Moment(1_000_000_000);
 /// Requests a second that a gateway inserts.
 const CAPACITY: f64 = 1_000.0;
-/// A tenth of the messages of other days: 1,500 to 10,500 requests a second.
+/// Share of the messages of other days: a tenth, which is 1,500 to 10,500 requests a second.
 const OF_OTHER_DAYS: f64 = 0.1;
-/// Arrivals vary by so much from turn to turn.
+/// Largest random deviation of the arrivals in a turn.
 const NOISE: f64 = 0.05;
-/// Of all connections, so many end in a turn: each lives for ten minutes.
+/// Share of connections that end in a turn: each lives for ten minutes.
 const CONNECTIONS_END: f64 = TURN_SECONDS / 600.0;
-/// When things go wrong, and for how long.
+/// When the disturbance starts and ends, in seconds.
 const TROUBLE_SECONDS: std::ops::Range<f64> = 10_800.0..21_600.0;
-/// Requests a second that a slow disk takes.
+/// Requests a second that a gateway with a slow disk accepts.
 const SLOW_DISK: f64 = 300.0;
 /// Gateways refuse if more than this share of the requests was refused in so many turns, the longest window of rates. Twice the share from which
 /// the decision counts it: that goes by what gateways append, and only by gateways that are still there.
@@ -44,31 +45,31 @@ const REQUEST_BYTES: u64 = 900;
 
 /// Seeds of each day.
 const SEEDS: u32 = 3;
-/// A change every hour: as measured, and two.
+/// Upper limit of rescales: the measured number and two.
 const RESCALES_MAX: u32 = 26;
-/// As measured, and a few percent.
+/// Upper limit of replica-hours: the measured number and a few percent.
 const REPLICA_HOURS_MAX: f64 = 210.0;
-/// Gateways come within so many seconds, after which those that there are can insert what arrives.
+/// Seconds after which there must be enough gateways to insert what arrives.
 const PROMISED_SECONDS: f64 = 180.0;
 
-/// What goes wrong on a day.
+/// The disturbance of a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     Nothing,
-    /// The second gateway inserts nothing of its logs.
+    /// The second gateway inserts nothing from its logs.
     LogStands,
     /// The disk of each gateway is slow.
     SlowDisk,
 }
 
-/// What came of a day.
+/// The result of a day.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Day {
     rescales: u32,
     replica_hours: f64,
-    /// The most gateways while something may go wrong.
+    /// The largest number of gateways during the disturbance.
     peak: u32,
-    /// The longest time in seconds in which more arrived than gateways can insert, but for the time in which disks are slow.
+    /// The longest time, in seconds, in which more arrived than the gateways can insert. The time of slow disks is left out.
     short_seconds: f64,
     /// Gateways that were removed while requests were refused.
     removed_refusing: u32,
@@ -76,7 +77,7 @@ struct Day {
 
 #[derive(Debug, Clone, Default)]
 struct Gateway {
-    /// Its part of all connections.
+    /// Its share of all connections.
     share: f64,
     appended: f64,
     waiting: f64,
@@ -86,7 +87,7 @@ struct Gateway {
     refused: f64,
 }
 
-/// Every limit that a day passes.
+/// The limits that the days exceed.
 pub fn check() -> Vec<String> {
     let mut passed = Vec::new();
     for seed in 0..SEEDS {
@@ -164,7 +165,7 @@ fn day(trouble: Trouble, seed: u32) -> Day {
     day
 }
 
-/// One turn in which so many requests a second come; how many of them are refused.
+/// One turn in which `offered` requests a second arrive; returns how many of them are refused.
 fn pass(gateways: &mut [Gateway], offered: f64, trouble: Trouble) -> f64 {
     let even = 1.0 / count(gateways.len() as u64);
     let mut refused = 0.0;
@@ -211,7 +212,7 @@ fn sample(gateways: &[Gateway], at: Moment, totals: &mut LogTotals) -> Sample {
     Sample { at, group_stable: true, partitions: vec![Some(partition)], pods, silent: 0 }
 }
 
-/// Those that come have no connection yet; clients of those that leave connect to the others.
+/// Added gateways have no connections yet; the clients of removed gateways connect to the others.
 fn scale(gateways: &mut Vec<Gateway>, replicas: u32) {
     let replicas = usize::try_from(replicas).unwrap_or(usize::MAX);
     gateways.resize(replicas, Gateway::default());

@@ -1,7 +1,7 @@
-//! The rules that decide: ours, and the published ones of others with their defaults (sources in each file).
+//! The rules that decide: ours, and the published rules of other autoscalers with their defaults (sources in each file).
 //!
-//! A rule is shown the plant after every turn and says how many gateways it wants; that is all it can do. This compares
-//! control laws, it is no benchmark of products.
+//! After every turn, a rule sees the plant and returns how many gateways it wants; it can do nothing else. This compares control laws; it
+//! is no benchmark of products.
 
 mod flink;
 mod hpa;
@@ -58,11 +58,11 @@ impl Name {
 
 /// Decides after each turn.
 pub trait Rule {
-    /// Gateways to have from now on; `None` leaves them.
+    /// The number of gateways from now on; `None` keeps the current number.
     fn after(&mut self, plant: &mut Plant, turn: &Turn) -> Option<u32>;
 }
 
-/// Amounts of the last seconds.
+/// The amounts of the last turns.
 #[derive(Debug, Clone)]
 struct Window {
     amounts: VecDeque<f64>,

@@ -1,8 +1,9 @@
-//! The states of a pipeline that Argo CD and kstatus are tested with: what each is to them, and the object that has it.
+//! The states of a pipeline with which Argo CD and kstatus are tested: the expected result for each tool, and an object in that state.
 //!
 //! Job: read and write `config/argocd/testdata`. Place in the flow: between a live pipeline, or `cargo verify` without a cluster, and
-//! gitopscheck. Each but those of an edge, of `source.otlp` (the plan's tests compare them), of messages, of partitions without a reader, of a
-//! transaction that hangs and of a schema Job that does not start was read off a cluster by an end-to-end test, with [`UPDATE`] set.
+//! gitopscheck. With [`UPDATE`] set, end-to-end tests wrote most of these objects from a cluster. The exceptions are the states of an edge
+//! and of `source.otlp`, which the plan's tests compare. So are those of messages, of partitions without a reader, of a hanging transaction,
+//! and of a schema Job that does not start.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,28 +16,28 @@ use serde_json::{Map, Value, json};
 use e2e_fixtures::pipeline::Settings;
 use e2e_stack::paths;
 
-/// Where they are, below the workspace.
+/// The folder of the objects, below the workspace.
 pub const FOLDER: &str = "config/argocd/testdata";
 
-/// Variable with which end-to-end tests write what they see, rather than compare it.
+/// With this variable, end-to-end tests write the states that they see instead of comparing them.
 pub const UPDATE: &str = "UPDATE_STATES";
 
 const TIME: &str = "2026-01-01T00:00:00Z";
-/// Any identity.
+/// A placeholder for every UID.
 const UID: &str = "6f1c0c3a-0000-4000-8000-000000000000";
-/// Any image of a gateway.
+/// A placeholder for every gateway image.
 const IMAGE: &str = "sluice-gateway:0.1.0";
-/// Any hash or revision.
+/// A placeholder for every hash or revision.
 const HASH: &str = "0123456789";
 
-/// Fields of hashes and revisions, whatever object has them.
+/// Names of fields with hashes and revisions, in any object.
 const HASHES: [&str; 6] =
     ["configHash", "currentRevision", "updateRevision", "revision", "proved", "failedSpec"];
 
-/// A name, and what a pipeline in that state is to Argo CD and to kstatus.
+/// A state: its name, and its result in Argo CD and in kstatus.
 type State = (&'static str, &'static str, &'static str);
 
-/// All of them.
+/// All states.
 pub const ALL: [State; 70] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
@@ -52,7 +53,7 @@ pub const ALL: [State; 70] = [
     ("idle", "Healthy", "Current"),
     ("inserts-failing", "Progressing", "InProgress"),
     ("left-alone", "Healthy", "Current"),
-    // Nobody will see to it, and it may become ready all the same: for both tools it is not failed.
+    // The operator leaves it alone, but it may still become ready: for both tools it is not failed.
     ("left-alone-unready", "Progressing", "InProgress"),
     ("malformed", "Degraded", "Failed"),
     ("messages-rejected", "Progressing", "InProgress"),
@@ -60,11 +61,11 @@ pub const ALL: [State; 70] = [
     ("not-asked", "Progressing", "InProgress"),
     ("not-expandable", "Degraded", "Failed"),
     ("otlp-drained", "Suspended", "Current"),
-    // A person has to make its pod run, or to give up what is on its volume.
+    // A person has to make its pod run, or to give up the data on its volume.
     ("otlp-gateway-stopped", "Progressing", "InProgress"),
     ("otlp-running", "Healthy", "Current"),
     ("otlp-starting", "Progressing", "InProgress"),
-    // Requests are accepted, and no row arrives.
+    // The gateway accepts requests, but inserts no row.
     ("otlp-table-missing", "Progressing", "InProgress"),
     ("outdated", "Progressing", "InProgress"),
     ("partitions-lost", "Progressing", "InProgress"),
@@ -95,7 +96,7 @@ pub const ALL: [State; 70] = [
     ("source-without-tls", "Progressing", "InProgress"),
     ("spec-invalid", "Degraded", "Failed"),
     ("storage-class-missing", "Progressing", "InProgress"),
-    // It is as the spec says, so that nobody waits for more; Argo CD shows in addition that nothing runs.
+    // It matches the spec, so no tool waits for it. Argo CD also shows that nothing runs.
     ("suspended", "Suspended", "Current"),
     ("suspending", "Progressing", "InProgress"),
     ("table-awaited", "Progressing", "InProgress"),
@@ -114,7 +115,7 @@ pub const ALL: [State; 70] = [
     ("without-volumes", "Healthy", "Current"),
 ];
 
-/// What a state is to Argo CD, and to kstatus.
+/// The expected result of a state in Argo CD, and in kstatus.
 pub fn meant(name: &str) -> Result<(&'static str, &'static str)> {
     let found = ALL.iter().find(|(state, ..)| *state == name);
     found.map(|(_, argo, kstatus)| (*argo, *kstatus)).with_context(|| format!("no state is named {name}"))
@@ -156,7 +157,7 @@ fn conditions(object: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Writes a live object into a folder, with names, identities and times that no run has.
+/// Writes a live object into a folder, with placeholders for names, UIDs and times.
 pub fn write(folder: &Path, name: &str, live: &Value, settings: &Settings) -> Result<PathBuf> {
     let text = serde_saphyr::to_string(&normalized(live, settings)).context("write a state")?;
     fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
@@ -193,9 +194,9 @@ fn rewritten(key: &str, value: &Value, names: &[(&str, &str)]) -> Value {
         Value::Array(items) => items.iter().map(|item| rewritten(key, item, names)).collect(),
         Value::String(_) if HASHES.contains(&key) => json!(HASH),
         Value::String(_) if key == "uid" => json!(UID),
-        // The operator's, whatever the spec names.
+        // The operator's default image, whatever the spec names.
         Value::String(_) if key == "defaultImage" => json!(IMAGE),
-        // Its name ends in the hash of all that it is.
+        // Its name ends with a hash of its contents.
         Value::String(text) if matches!(key, "job" | "schemaJob") => {
             json!(format!("{}-{HASH}", text.rsplit_once('-').map_or(text.as_str(), |(name, _)| name)))
         }
@@ -208,7 +209,7 @@ fn rewritten(key: &str, value: &Value, names: &[(&str, &str)]) -> Value {
     }
 }
 
-/// A text with any identity in place of those that it has, such as that of a claim in the name of its volume.
+/// Replaces every UID in a text, such as that of a claim in the name of its volume.
 fn with_any_identity(text: &str) -> String {
     let (mut rest, mut whole) = (text, String::new());
     let is_at = |rest: &str, at: usize| rest.get(at..at + UID.len()).is_some_and(is_identity);

@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::paths::workspace;
 use crate::process::command;
 
-/// A cargo command with these arguments. What cargo told this program about its own package is taken out of the environment:
-/// it would look like settings of the build.
+/// A cargo command with these arguments. It removes the variables that cargo set for this program's package, because the build would read
+/// them as its settings.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut cargo = command(std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from));
     cargo.current_dir(workspace()).args(arguments);

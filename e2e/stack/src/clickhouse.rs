@@ -1,11 +1,11 @@
-//! One ClickHouse server as a process of this machine. The engine is the shared library of the npm package below; a small
-//! launcher in C runs it with its own HTTP and native TCP servers. Others of their own folder and ports can run beside it
+//! One ClickHouse server as a process of this machine. The engine is the shared library of the npm package below. A small launcher in C
+//! runs it with its own HTTP and native TCP servers. Other servers can run beside it, with their own folder and ports
 //! ([`ClickHouse::beside`]).
 //!
-//! What this server does not show: Keeper and replicated tables, server-side async inserts (accepted, done at once), TLS, and a
-//! graceful end at SIGTERM (data is safe: acknowledged inserts survive SIGKILL).
+//! This server lacks Keeper and replicated tables, server-side async inserts (it accepts them and inserts at once), TLS, and a graceful end
+//! at SIGTERM (no data is lost: acknowledged inserts survive SIGKILL).
 //!
-//! Tests stop and start it from other processes than the one that brought it up: everything goes through its pid file.
+//! Other processes than the one that started it can stop and start it again: they find it by its pid file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,14 +24,14 @@ pub const VERSION: &str = "26.7.3-stable.1";
 
 const PACKAGE: &str = "@chdb/lib-linux-x64-gnu";
 
-/// What npm says of the package's file; the version is fixed and so must be its contents.
+/// The integrity that npm reports for the package's file; the version is fixed, so the contents must be too.
 const INTEGRITY: &str =
     "sha512-XP97mMqnc5tZpKQywR8N7cLTsHNiTmHr30pC5mzo3jWmukjKn2IBa60c2B/gWUNcuFjOMjWoorQICCqBVj5wpw==";
 
-/// Where programs of this machine find it: user `default`, no password.
+/// Its URL for programs of this machine: user `default`, no password.
 pub const HOST_URL: &str = "http://127.0.0.1:8123";
 
-/// Where pods find it: user [`USER`], password [`PASSWORD`].
+/// Its URL for pods: user [`USER`], password [`PASSWORD`].
 pub const PODS_URL: &str = "http://clickhouse.sluice-stack.svc.cluster.local:8123";
 
 /// The user for gateways.
@@ -43,14 +43,14 @@ pub const PASSWORD: &str = "sluice-local-only";
 const HTTP_PORT: u16 = 8123;
 const NATIVE_PORT: u16 = 9000;
 
-/// Starts both servers, then keeps the program from ending: a query that takes forever.
+/// Starts both servers, then runs a query that never ends, so that the program does not exit.
 const QUERY: &str = "SYSTEM START LISTEN HTTP; SYSTEM START LISTEN TCP; SELECT sleepEachRow(3) FROM system.numbers FORMAT Null \
      SETTINGS max_block_size=1, max_threads=1, max_execution_time=0";
 
-/// It answers 0.1 to 0.6 s after its start; with many parts it reads them first.
+/// It answers 0.1 to 0.6 s after its start. If there are many parts, it reads them before it answers.
 const START_PATIENCE: Duration = Duration::from_mins(1);
 
-/// SIGTERM ended it within 1.9 s at most.
+/// After SIGTERM, it ended within 1.9 s in every observed case.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 
 const CONFIGURATION: &str = include_str!("../clickhouse/config.xml");
@@ -60,7 +60,7 @@ const LAUNCHER: &str = include_str!("../clickhouse/launcher.c");
 /// Where a server listens.
 #[derive(Clone, Debug)]
 pub struct Listeners {
-    /// The second address of this machine that it listens on, beside 127.0.0.1: that of pods.
+    /// The second address that it listens on, beside 127.0.0.1: the address for pods.
     pub pods_host: String,
     pub http_port: u16,
     /// Port for the native protocol.
@@ -68,7 +68,7 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Those of the local stack.
+    /// The listeners of the local stack's server.
     fn of_stack() -> Listeners {
         Listeners { pods_host: NODE_ADDRESS.to_owned(), http_port: HTTP_PORT, native_port: NATIVE_PORT }
     }
@@ -84,11 +84,11 @@ pub struct ClickHouse {
     state: PathBuf,
     programs: PathBuf,
     listeners: Listeners,
-    /// The time zone that it is started in; `None`: this machine's.
+    /// Its time zone; `None`: this machine's.
     zone: Option<String>,
 }
 
-/// Whether the cache has library and launcher.
+/// Whether the cache has the library and the launcher.
 pub fn is_built(paths: &Paths) -> bool {
     library(paths).is_dir() && launcher(paths).is_dir()
 }
@@ -110,7 +110,7 @@ pub fn build(paths: &Paths) -> anyhow::Result<()> {
 fn fetch(paths: &Paths, folder: &Path) -> anyhow::Result<()> {
     let log = paths.build_log("clickhouse");
     let mut npm = command("npm");
-    // With --json npm prints name and integrity of the file it wrote; it has checked it against the registry's.
+    // With --json, npm prints name and integrity of the file. npm has already compared the integrity with the registry's.
     npm.args(["pack", "--json", "--loglevel=error", &format!("{PACKAGE}@{VERSION}")]).current_dir(folder);
     let doing = format!("fetch ClickHouse {VERSION}");
     Job { part: "clickhouse", doing: &doing, log: log.clone() }.run(&mut npm)?;
@@ -147,28 +147,28 @@ fn launcher(paths: &Paths) -> PathBuf {
 }
 
 impl ClickHouse {
-    /// The one whose folders [`Paths`] names.
+    /// The server with its folders in `paths`.
     pub fn new(paths: &Paths) -> Self {
         Self::beside(paths, paths.clickhouse(), Listeners::of_stack())
     }
 
-    /// Another one, with the programs that [`build`] has put into the cache and everything else below the folder `state`.
+    /// Another server. It uses the programs that [`build`] put into the cache; everything else is below the folder `state`.
     pub fn beside(paths: &Paths, state: PathBuf, listeners: Listeners) -> Self {
         Self { state, programs: paths.cache.join("clickhouse"), listeners, zone: None }
     }
 
-    /// The same server in this time zone, once it is started.
+    /// The same server; from its next start on, in this time zone.
     #[must_use]
     pub fn in_zone(self, zone: &str) -> Self {
         Self { zone: Some(zone.to_owned()), ..self }
     }
 
-    /// The one of this machine.
+    /// The local stack's server.
     pub fn local() -> anyhow::Result<Self> {
         Ok(Self::new(&Paths::from_environment()?))
     }
 
-    /// Starts it, unless it runs; does not wait until it answers.
+    /// Starts it unless it runs; does not wait until it answers.
     pub fn start(&self) -> anyhow::Result<()> {
         self.configure()?;
         self.daemon().start(&self.server()).map(drop)
@@ -179,17 +179,17 @@ impl ClickHouse {
         self.part().answers_within(START_PATIENCE)
     }
 
-    /// Sends it `signal` and waits until it ended (SIGKILL after 15 s). Its data stays.
+    /// Sends it `signal` and waits until it has ended (SIGKILL after 15 s). Its data stays.
     pub fn stop(&self, signal: Signal) -> anyhow::Result<()> {
         self.daemon().stop(signal, STOP_PATIENCE).map(drop)
     }
 
-    /// Whether its process lives.
+    /// Whether its process is alive.
     pub fn runs(&self) -> bool {
         self.daemon().process().is_some()
     }
 
-    /// Starts it, waits for its answer, and starts it anew when it hangs.
+    /// Starts it, waits until it answers, and restarts it if it hangs.
     pub(super) fn ensure(&self) -> anyhow::Result<()> {
         self.configure()?;
         self.part().ensure(&self.server(), START_PATIENCE)
@@ -215,8 +215,8 @@ impl ClickHouse {
         put(&self.state.join("config.xml"), &render(CONFIGURATION, &values))?;
         put(&self.state.join("users.xml"), &render(USERS, &values))?;
         if !self.runs() {
-            // The database `system` is in memory, but its log tables leave folders that keep a new one from being made: no
-            // query_log, and SYSTEM FLUSH LOGS hangs.
+            // The database `system` is in memory, but its log tables leave folders that block a new one. So there is no query_log, and
+            // SYSTEM FLUSH LOGS hangs.
             remove_folder(&self.data().join("data/system"))?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The Python client clickhouse-connect: the tests of what readers find in the table read with it. A folder of the cache has its packages.
+//! The Python client clickhouse-connect. Tests read the table with it as users do. A folder of the cache has its packages.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use anyhow::Context;
 use crate::paths::{Paths, fill_once};
 use crate::process::{Job, command, output};
 
-/// Version of the package; pip chooses those that it needs.
+/// Version of the package; pip chooses the versions of its dependencies.
 pub const VERSION: &str = "1.12.0";
 
 /// The variable by which tests find the folder.
@@ -22,7 +22,7 @@ pub fn path() -> anyhow::Result<PathBuf> {
     let folder = paths.cache.join("clickhouse-connect").join(format!("{VERSION}-python{}", python.trim()));
     fill_once(&folder, |partial| {
         let mut pip = command("python3");
-        // Packages are compiled for a version of Python, which the folder's name has.
+        // Packages are compiled for one version of Python, so the folder's name contains that version.
         pip.args([
             "-m",
             "pip",

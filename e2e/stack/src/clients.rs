@@ -27,7 +27,7 @@ const JAVASCRIPT: &str = include_str!("../clients/javascript/client.js");
 const POM: &str = include_str!("../clients/java/pom.xml");
 const JAVA: &str = include_str!("../clients/java/Client.java");
 
-/// Rights of a program: everybody may run it.
+/// Mode of a program: all users may run it.
 const PROGRAM_MODE: u32 = 0o755;
 
 /// The folder with a program for each client: `python`, `javascript`, `java`, `go`, and `collector`. What the cache lacks is fetched and
@@ -65,7 +65,7 @@ fn collector_in(paths: &Paths) -> anyhow::Result<PathBuf> {
     go(paths, "otlp-collector", "./collector", &["go.mod", "go.sum", "collector/main.go"])
 }
 
-/// Packages are compiled for a version of Python, which the folder's name has.
+/// Packages are compiled for one version of Python, so the folder's name contains that version.
 fn python(paths: &Paths) -> anyhow::Result<PathBuf> {
     let version = "import sys; print('%d.%d' % sys.version_info[:2])";
     let python = output(command("python3").args(["-c", version]))
@@ -137,7 +137,7 @@ fn fetch(paths: &Paths, language: &str, what: &mut std::process::Command) -> any
     Job { part: &part, doing: &doing, log: paths.build_log(&part) }.run(what)
 }
 
-/// Writes the program of a folder, which knows in `here` where it is, also when it is called by a link.
+/// Writes the start script of a folder. Its variable `here` is the folder itself, even if a link calls the script.
 fn program(folder: &Path, runs: &str) -> anyhow::Result<()> {
     let file = folder.join("client");
     put(&file, &format!("#!/bin/sh\nset -eu\nhere=$(dirname \"$(readlink -f \"$0\")\")\n{runs}\n"))?;

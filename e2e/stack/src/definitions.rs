@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::paths::{Paths, content_hash, fill_once, put, sources};
 use crate::process::{Job, command, output};
 
-/// Where this is, below the sources of the stack, and what it is called in the cache.
+/// Name of its folder below the sources of the stack, and in the cache.
 const NAME: &str = "definitions";
 
-/// What has the kinds of the Prometheus operator, and where in it they are.
+/// The module with the kinds of the Prometheus operator, and their folder in it.
 const MONITORING: (&str, &str) =
     ("github.com/prometheus-operator/prometheus-operator", "example/prometheus-operator-crd");
 
@@ -25,7 +25,7 @@ const MONITORS: [&str; 3] = ["servicemonitors", "podmonitors", "prometheusrules"
 const POM: &str = include_str!("../definitions/pom.xml");
 const STRIMZI: &str = include_str!("../definitions/Strimzi.java");
 
-/// Those of the Prometheus operator that the chart makes objects of.
+/// The CRDs of the Prometheus operator for which the chart has objects.
 pub fn monitoring() -> anyhow::Result<Vec<Value>> {
     let (module, folder) = MONITORING;
     let folder = downloaded(module)?.join(folder);
@@ -37,11 +37,11 @@ pub fn monitoring() -> anyhow::Result<Vec<Value>> {
     MONITORS.into_iter().map(read).collect()
 }
 
-/// Where Go keeps the module, once it has it.
+/// Downloads the module if Go's cache lacks it; returns its folder.
 fn downloaded(module: &str) -> anyhow::Result<PathBuf> {
     let mut go = command("go");
     go.current_dir(sources().join(NAME)).env("GOTOOLCHAIN", "local");
-    // Flags and workspaces from the user's settings would change what is found.
+    // Flags and workspaces of the user's settings would change which module Go finds.
     go.env("GOFLAGS", "").env("GOWORK", "off").args(["mod", "download", "-json", module]);
     let told = output(&mut go).with_context(|| format!("download {module}"))?;
     let told: Value = serde_json::from_str(&told).context("understand go mod download")?;

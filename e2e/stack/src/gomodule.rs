@@ -1,5 +1,5 @@
-//! Programs of the stack that are compiled from Go modules. The flags are the same for all of them, since they are part of the
-//! key of Go's build cache: shared packages are compiled once.
+//! Programs of the stack that are compiled from Go modules. All use the same flags: the flags are part of the key of Go's build cache, so
+//! shared packages are compiled once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ const BUILD_FLAGS: [&str; 7] = [
 /// 100 (26 November 2026, Go 1.26, two shared virtual cores). The largest process has 1.5 GiB with it.
 const COMPILER_GOGC: &str = "400";
 
-/// The niceness of Go's compiler. Packages of Rust, which are compiled beside it, wait for each other; thousands of Go's do not, and take what
-/// time is left.
+/// The niceness of Go's compiler. Rust packages compile at the same time and wait for each other, so they go first. Go has thousands of
+/// packages that do not wait for each other; they use the CPU time that is left.
 const NICENESS: &str = "10";
 
 /// A Go module below `e2e/stack` and the program it builds.
@@ -38,11 +38,11 @@ pub struct GoModule {
     pub name: &'static str,
     /// Its folder below `e2e/stack`.
     pub folder: &'static str,
-    /// The files that decide what is built.
+    /// The source files of the program: their contents name the build.
     pub files: &'static [&'static str],
     /// The package of the program.
     pub package: &'static str,
-    /// What `-ldflags` says beside stripping.
+    /// What `-ldflags` has beside stripping.
     pub link_flags: String,
     /// Names by which the program is also called (links to it).
     pub aliases: &'static [&'static str],
@@ -67,7 +67,7 @@ impl GoModule {
         Ok(paths.cache.join(self.name).join(content_hash(contents)))
     }
 
-    /// Compiles it, unless the cache has it; gives the folder that holds the program and its links.
+    /// Compiles it unless it is in the cache; returns the folder with the program and its links.
     pub fn build(&self, paths: &Paths) -> anyhow::Result<PathBuf> {
         let folder = self.built(paths)?;
         fill_once(&folder, |partial| {
@@ -90,7 +90,7 @@ impl GoModule {
             .current_dir(sources().join(self.folder))
             .env("CGO_ENABLED", "0")
             .env("GOTOOLCHAIN", "local");
-        // Flags and workspaces from the user's settings would change what is built.
+        // Flags and workspaces of the user's settings would change what Go builds.
         go.env("GOFLAGS", "").env("GOWORK", "off").env("GOGC", COMPILER_GOGC);
         go.args(BUILD_FLAGS).arg(format!("-ldflags=-s -w {}", self.link_flags));
         go.arg("-o").arg(output.join(self.name)).arg(self.package);
@@ -103,10 +103,10 @@ mod tests {
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// The folders of the programs that a check from nothing compiles.
+    /// The folders of the programs that a check with an empty cache compiles.
     const TOGETHER: [&str; 5] = ["kubernetes/kubebin", "helm", "gitopscheck", "rulecheck", "crane"];
 
-    /// Argo CD compiles only with an older version than Helm asks for.
+    /// Argo CD compiles only with an older version than Helm requires.
     const APART: [&str; 1] = ["github.com/cyphar/filepath-securejoin"];
 
     /// What a `go.mod` requires: module and version.

@@ -10,7 +10,7 @@ pub const VERSION: &str = "v3.19.5";
 
 fn module() -> GoModule {
     let version = format!("-X helm.sh/helm/v3/internal/version.version={VERSION}");
-    // What `helm template` and `helm lint` take as the cluster's version when they have no cluster to ask.
+    // The cluster's version for `helm template` and `helm lint`, which have no cluster.
     let cluster = ["pkg/chartutil.k8sVersion", "pkg/lint/rules.k8sVersion"]
         .map(|name| format!("-X helm.sh/helm/v3/{name}Major=1 -X helm.sh/helm/v3/{name}Minor=34"));
     GoModule {
@@ -23,18 +23,18 @@ fn module() -> GoModule {
     }
 }
 
-/// Whether the cache has it.
+/// Whether the cache has the program.
 pub fn is_built(paths: &Paths) -> bool {
     module().built(paths).is_ok_and(|folder| folder.is_dir())
 }
 
-/// Compiles it, unless the cache has it; gives the program.
+/// Compiles it unless it is in the cache; returns the program.
 pub fn build(paths: &Paths) -> anyhow::Result<PathBuf> {
     Ok(module().build(paths)?.join("helm"))
 }
 
-/// The helm program. Compiles it when it is missing (under a minute with Go's build cache warm), so that tests on a given
-/// cluster need not bring up the local stack for it.
+/// The helm program. Compiles it if it is missing (under a minute with Go's build cache warm), so that tests on another cluster need no
+/// local stack for it.
 pub fn path() -> anyhow::Result<PathBuf> {
     build(&Paths::from_environment()?)
 }

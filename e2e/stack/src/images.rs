@@ -1,5 +1,5 @@
-//! Container images without a registry: made from a program and the libraries it needs, named by their content, given to the
-//! node's containerd or to kind. Pods never pull them.
+//! Container images without a registry. An image is made of a program and the libraries it needs, named by its content, and loaded into the
+//! node's containerd or into kind. Pods never pull it.
 
 pub mod archive;
 pub mod libraries;
@@ -19,14 +19,14 @@ use archive::{AUTHORITIES, Archive, Entry};
 
 pub use save::{ImagesArgs, ProgramArgs, run};
 
-/// First part of every image's name; not a registry, so that nothing tries to pull it.
+/// First part of every image's name. It is no registry, so a pull fails.
 pub const REGISTRY: &str = "sluice.local";
 
 /// User and group of the programs in images.
 pub const USER: u32 = 65532;
 
-/// Bytes of an image of operator or gateway at most. Chosen: a third more than the larger one has (49 MB), half of what line tables alone
-/// once were.
+/// Largest image of operator or gateway, bytes. Chosen: a third more than the larger of the two (49 MB), and half of the former size of the
+/// line tables.
 const IMAGE_BYTES_MAX: u64 = 64 << 20;
 
 /// An image in a docker-archive file.
@@ -37,7 +37,7 @@ pub struct Image {
     pub archive: PathBuf,
 }
 
-/// Where images go so that pods can use them.
+/// Where images are loaded so that pods can use them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageStore {
     /// The containerd of the local stack, by its socket.
@@ -46,15 +46,14 @@ pub enum ImageStore {
     Kind(String),
 }
 
-/// Makes an image of a program: the program, the shared libraries it needs, the authorities it may trust, and nothing else; no shell:
-/// what the Dockerfiles make by `e2e/stack/images/files.sh`. It runs as user and group
-/// 65532. The file goes to the cache; the same contents give the same file. Older images of the same name are removed from the
-/// cache, so that it holds one per name.
+/// Makes an image of a program, as the Dockerfiles do with `e2e/stack/images/files.sh`. It contains the program, the shared libraries it
+/// needs, the certificate authorities it may trust, and nothing else: no shell. It runs as user and group 65532. The file goes to the
+/// cache; the same contents give the same file. Older images of the same name are removed from the cache, so it has one per name.
 pub fn build_image(name: &str, program: &Path) -> anyhow::Result<Image> {
     build_image_in(&Paths::from_environment()?.cache.join("images").join(name), name, program)
 }
 
-/// The same with the file in this folder, which holds nothing else.
+/// As [`build_image`], with the file in this folder, which has no other files.
 pub fn build_image_in(folder: &Path, name: &str, program: &Path) -> anyhow::Result<Image> {
     store(folder, name, &contents(program)?)
 }
@@ -71,14 +70,14 @@ fn contents(program: &Path) -> anyhow::Result<Archive> {
     Ok(archive)
 }
 
-/// Where this machine has the certificates that its programs trust.
+/// The file with the certificates that programs of this machine trust.
 fn authorities() -> anyhow::Result<PathBuf> {
     let places = [AUTHORITIES, "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
     let found = places.iter().map(PathBuf::from).find(|file| file.is_file());
     found.context("this machine has no CA certificates: install the package ca-certificates")
 }
 
-/// Writes an archive to a folder, unless it is there.
+/// Writes an archive to a folder, unless it is already there.
 fn store(folder: &Path, name: &str, archive: &Archive) -> anyhow::Result<Image> {
     let built = archive.build()?;
     let reference = format!("{REGISTRY}/{name}:{}", built.tag);
@@ -94,7 +93,7 @@ fn store(folder: &Path, name: &str, archive: &Archive) -> anyhow::Result<Image> 
     Ok(Image { reference, archive: file })
 }
 
-/// Holds an image of the release build against [`IMAGE_BYTES_MAX`].
+/// Fails if an image of the release build is larger than [`IMAGE_BYTES_MAX`].
 pub fn is_small(image: &Image) -> anyhow::Result<()> {
     let bytes =
         fs::metadata(&image.archive).with_context(|| format!("look at {}", image.archive.display()))?.len();
@@ -106,7 +105,7 @@ pub fn is_small(image: &Image) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives an image to the cluster, unless it has it.
+/// Loads an image into the cluster, unless it is already there.
 pub fn load(image: &Image, store: &ImageStore) -> anyhow::Result<()> {
     match store {
         ImageStore::Containerd(socket) => containerd::import(socket, image),
@@ -120,7 +119,7 @@ pub fn load(image: &Image, store: &ImageStore) -> anyhow::Result<()> {
     }
 }
 
-/// The programs that images are made of.
+/// The programs for the images.
 #[derive(Clone, Debug)]
 pub struct Programs {
     pub operator: PathBuf,

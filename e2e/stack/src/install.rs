@@ -1,7 +1,7 @@
 //! The product on the cluster: images built from this checkout, and the operator installed by its chart.
 //!
-//! Blocking, like everything about processes; call it from a blocking task where a runtime runs. The operator lives in
-//! [`OPERATOR_NAMESPACE`] as the release [`RELEASE`], where a user's own installation would be too.
+//! Blocking, like everything about processes; within a runtime, call it from a blocking task. The operator runs in [`OPERATOR_NAMESPACE`]
+//! as the release [`RELEASE`], the usual place for a user's installation.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,10 +19,10 @@ pub const OPERATOR_NAMESPACE: &str = "sluice-system";
 
 const RELEASE: &str = "sluice";
 
-/// How long helm waits for the operator to be ready: an image that is loaded already starts within seconds.
+/// How long helm waits until the operator is ready. With a loaded image it starts within seconds.
 const READY_TIMEOUT: &str = "3m";
 
-/// Images that the cluster has already, for clusters that we cannot give images to.
+/// Images that are already in the cluster, for clusters into which we cannot load images.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ImageArgs {
     /// Image of the operator, for clusters that pull their images
@@ -40,7 +40,7 @@ pub struct Images {
     pub gateway: String,
 }
 
-/// The images to run: those that were named, or those that are built from this checkout in this form and given to the cluster.
+/// The images to run: the named ones, or images that are built from this checkout in this form and loaded into the cluster.
 pub fn images(target: &Resolved, named: &ImageArgs, form: Form) -> anyhow::Result<Images> {
     if let (Some(operator), Some(gateway)) = (&named.operator_image, &named.gateway_image) {
         return Ok(Images { operator: operator.clone(), gateway: gateway.clone() });
@@ -80,7 +80,7 @@ pub fn operator(kubeconfig: &Path, images: &Images) -> anyhow::Result<()> {
         "--timeout",
         READY_TIMEOUT,
     ]);
-    // Tests and demo leave no core idle, and an operator that gets no time gives up its Lease.
+    // Tests and demo use all cores, and an operator without CPU time loses its Lease.
     helm.args(["--set", "resources.requests.cpu=250m"]);
     for value in &values {
         helm.args(["--set-string", value]);
@@ -90,7 +90,7 @@ pub fn operator(kubeconfig: &Path, images: &Images) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes the operator; nothing installed is no error. The definition of `TracePipeline` stays, as the chart promises.
+/// Removes the operator; it is no error if none is installed. The definition of `TracePipeline` stays, as the chart promises.
 pub fn remove(kubeconfig: &Path) -> anyhow::Result<()> {
     let mut helm = helm_command(kubeconfig)?;
     helm.args(["uninstall", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--ignore-not-found", "--wait"]);

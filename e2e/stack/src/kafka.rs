@@ -1,8 +1,8 @@
-//! One Kafka broker in `KRaft` mode from the jars of Maven Central, as a process of this machine. Programs here reach it on
-//! loopback, pods by name; each has its own listener, since a broker tells clients where to connect. Others of their own
-//! folder and addresses can run beside it ([`Kafka::beside`]).
+//! One Kafka broker in `KRaft` mode from the jars of Maven Central, as a process of this machine. Programs here reach it on loopback, pods
+//! by name. Each has its own listener, because a broker tells clients where to connect. Other brokers can run beside it, with their own
+//! folder and addresses ([`Kafka::beside`]).
 //!
-//! Tests stop and start it from other processes than the one that brought it up: everything goes through its pid file.
+//! Other processes than the one that started it can stop and start it again: they find it by its pid file.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -21,38 +21,38 @@ use crate::process::{Daemon, Job, Signal, command, output};
 /// Version in `e2e/stack/kafka/pom.xml`.
 pub const VERSION: &str = "4.3.1";
 
-/// Where programs of this machine find the broker.
+/// The broker's address for programs of this machine.
 pub const HOST_ADDRESS: &str = "127.0.0.1:29092";
 
-/// Where pods find the broker.
+/// The broker's address for pods.
 pub const PODS_ADDRESS: &str = "kafka.sluice-stack.svc.cluster.local:9092";
 
 const CONTROLLER_ADDRESS: &str = "127.0.0.1:29093";
 
-/// 22 characters of base64, as the format asks; it never changes, since there is one cluster per state folder.
+/// 22 characters of base64, as the format requires. It never changes, because there is one cluster per state folder.
 const CLUSTER_ID: &str = "c2x1aWNlLXN0YWNrLTAwMQ";
 
-/// Up to 512 MiB of heap hold 128 MiB record batches; 234 MB are resident when idle. A broker lives for minutes: compiling it with the second
-/// compiler takes more CPU time than that saves.
+/// Up to 512 MiB of heap hold 128 MiB record batches; 234 MB are resident when idle. A broker runs for minutes only, so the second compiler
+/// would take more CPU time than it saves.
 const JAVA: [&str; 4] = ["-Xms256m", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
-/// Time to its first answer: 3.5 s were seen on a busy machine; recovery after a kill reads the log's tail again.
+/// Longest time to its first answer. On a busy machine it took 3.5 s; after a kill, the broker also reads the end of its log again.
 const START_PATIENCE: Duration = Duration::from_mins(1);
 
-/// A clean stop writes its log out.
+/// Longest clean stop, in which the broker writes its log to disk.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time for one answer to a probe.
+/// Longest wait for the answer to a probe.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 
 const POM: &str = include_str!("../kafka/pom.xml");
 const PROPERTIES: &str = include_str!("../kafka/server.properties");
 const LOGGING: &str = include_str!("../kafka/log4j2.yaml");
 
-/// Where a broker listens, and what it tells of itself.
+/// Where a broker listens, and what it advertises.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its number, from 1 on.
+    /// Its node id, from 1 on.
     pub number: u32,
     /// `host:port` for programs of this machine, and for other brokers.
     pub host: String,
@@ -60,12 +60,12 @@ pub struct Node {
     pub pods_listen: String,
     /// `host:port` that the broker advertises to clients of this listener.
     pub pods: String,
-    /// `host:port` of the controllers of all brokers, by number; its own among them.
+    /// `host:port` of the controllers of all brokers, by number, including its own.
     pub controllers: Vec<String>,
 }
 
 impl Node {
-    /// The one of the local stack.
+    /// The node of the local stack.
     fn of_stack() -> Node {
         Node {
             number: 1,
@@ -124,49 +124,49 @@ pub fn jars(paths: &Paths) -> PathBuf {
     libraries(paths).join("*")
 }
 
-/// The jars, by version and by what the pom asks for.
+/// The folder of the jars, named by version and by the contents of the pom.
 fn libraries(paths: &Paths) -> PathBuf {
     paths.cache.join("kafka").join(format!("{VERSION}-{}", content_hash([POM.as_bytes()])))
 }
 
 impl Kafka {
-    /// The one whose folders [`Paths`] names.
+    /// The broker with its folders in `paths`.
     pub fn new(paths: &Paths) -> Self {
         Self { state: paths.kafka(), libraries: libraries(paths), node: Node::of_stack() }
     }
 
-    /// Another one, with the jars that [`build`] has put into the cache and everything else below the folder `state`.
+    /// Another broker. It uses the jars that [`build`] put into the cache; everything else is below the folder `state`.
     pub fn beside(paths: &Paths, state: PathBuf, node: Node) -> Self {
         Self { state, libraries: libraries(paths), node }
     }
 
-    /// The one of this machine.
+    /// The local stack's broker.
     pub fn local() -> anyhow::Result<Self> {
         Ok(Self::new(&Paths::from_environment()?))
     }
 
-    /// Starts it, unless it runs; does not wait until it answers. Blocks for a second when its data folder is new.
+    /// Starts it unless it runs; does not wait until it answers. Blocks for a second if its data folder is new.
     pub fn start(&self) -> anyhow::Result<()> {
         self.configure()?;
         self.daemon().start(&self.broker()).map(drop)
     }
 
-    /// Waits until it answers a request for its metadata.
+    /// Waits until it answers a metadata request.
     pub fn wait_ready(&self) -> anyhow::Result<()> {
         self.part().answers_within(START_PATIENCE)
     }
 
-    /// Sends it `signal` and waits until it ended (SIGKILL after 30 s). Its data stays.
+    /// Sends it `signal` and waits until it has ended (SIGKILL after 30 s). Its data stays.
     pub fn stop(&self, signal: Signal) -> anyhow::Result<()> {
         self.daemon().stop(signal, STOP_PATIENCE).map(drop)
     }
 
-    /// Whether its process lives.
+    /// Whether its process is alive.
     pub fn runs(&self) -> bool {
         self.daemon().process().is_some()
     }
 
-    /// Starts it, waits for its answer, and starts it anew when it hangs.
+    /// Starts it, waits until it answers, and restarts it if it hangs.
     pub(super) fn ensure(&self) -> anyhow::Result<()> {
         self.configure()?;
         self.part().ensure(&self.broker(), START_PATIENCE)

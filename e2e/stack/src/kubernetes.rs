@@ -26,10 +26,10 @@ use crate::say;
 
 pub const NODE_NAME: &str = "sluice-node";
 
-/// The bridge that pods hang on. Made by us and not by the CNI plugin, so that its address exists before the first pod.
+/// The pods' bridge. We make it and not the CNI plugin, so that its address exists before the first pod.
 pub const BRIDGE: &str = "sluice0";
 
-/// Address of the bridge: at once of the node, the API server, DNS, Kafka and ClickHouse, whatever interfaces the machine has.
+/// Address of the bridge, and so of the node, the API server, DNS, Kafka and ClickHouse, whatever interfaces the machine has.
 pub const NODE_ADDRESS: &str = "10.244.0.1";
 
 pub const POD_CIDR: &str = "10.244.0.0/24";
@@ -42,18 +42,18 @@ pub const DNS_DOMAIN: &str = "cluster.local";
 /// Port of the API server on [`NODE_ADDRESS`].
 pub const API_PORT: u16 = 6443;
 
-/// Port of etcd on loopback; the next one is for its peers, of which there are none.
+/// Port of etcd on loopback. The next port is for etcd peers; there are none.
 pub const ETCD_PORT: u16 = 2379;
 
-/// Namespace in which Kafka and ClickHouse have their names.
+/// Namespace of the Services for Kafka and ClickHouse.
 pub const NAMESPACE: &str = "sluice-stack";
 
 const ADDONS: &str = include_str!("../kubernetes/addons.yaml");
 
-/// Node Ready was seen 4 s after the start on an idle machine, 6 s on a busy one.
+/// Longest time until the node is Ready: it took 4 s on an idle machine, 6 s on a busy one.
 const NODE_PATIENCE: Duration = Duration::from_mins(2);
 
-/// The default service account comes within a second of the controllers' start.
+/// Longest time until the default service account exists: about a second after the controllers' start.
 const SERVICE_ACCOUNT_PATIENCE: Duration = Duration::from_mins(1);
 
 /// The local Kubernetes, running or not.
@@ -64,12 +64,12 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// The one whose folders [`Paths`] names.
+    /// The Kubernetes with its folders in `paths`.
     pub fn new(paths: &Paths) -> anyhow::Result<Self> {
         Ok(Self { state: paths.kubernetes(), programs: programs::folder(paths)? })
     }
 
-    /// The one of this machine.
+    /// The local stack's Kubernetes.
     pub fn local() -> anyhow::Result<Self> {
         Self::new(&Paths::from_environment()?)
     }
@@ -99,7 +99,7 @@ impl Kubernetes {
         parts
     }
 
-    /// Brings up what does not run, and waits until the node is ready for pods.
+    /// Starts what does not run, and waits until the node is ready for pods.
     pub fn start(&self, pause: &crate::images::Image) -> anyhow::Result<()> {
         beside(vec![
             ("kubernetes", Box::new(|| control_plane::start(self))),
@@ -129,7 +129,7 @@ impl Kubernetes {
         Ok(())
     }
 
-    /// Gives the node the labels that it has by itself: a test that was cut off may have left it others, with which no pod finds its volume.
+    /// Sets the labels that the node normally has. An interrupted test may have changed them, and then pods do not find their volumes.
     fn label_node(&self) -> anyhow::Result<()> {
         let hostname = format!("kubernetes.io/hostname={NODE_NAME}");
         let mut label = self.kubectl();

@@ -66,8 +66,8 @@ pub struct Up {
 /// Starts the stack: keeps parts that run and answer, starts the others, and builds what the cache lacks, and programs in this form.
 ///
 /// # Errors
-/// All that is missing on the machine, or the parts that failed. Then, and when interrupted, every process that this call
-/// started is ended again; when none ran before, all of the stack is taken down.
+/// The error lists everything that is missing on the machine, or the parts that failed. After an error or an interrupt, this call ends
+/// every process that it started. If no part ran before, it stops the whole stack.
 pub fn up(form: Form) -> anyhow::Result<Up> {
     let paths = Paths::from_environment()?;
     requirements::ensure(&paths)?;
@@ -85,7 +85,7 @@ pub fn up(form: Form) -> anyhow::Result<Up> {
     Ok(Up { ran_before: !ran.is_empty(), kubeconfig: kubernetes.kubeconfig() })
 }
 
-/// Removes the remains of a stack that was interrupted and of which nothing runs: objects, containers and claims.
+/// Removes the remains of an interrupted stack: objects, containers and claims. Does nothing if a process of the stack runs.
 pub fn discard_leftovers() -> anyhow::Result<()> {
     let paths = Paths::from_environment()?;
     // Without root, [`up`] reports that together with everything else that is missing.
@@ -101,7 +101,7 @@ pub fn discard_leftovers() -> anyhow::Result<()> {
     lock.remove()
 }
 
-/// Builds all parts that the cache lacks beside the programs of the project in this form; gives the pause image.
+/// Builds all parts that the cache lacks and, at the same time, the project's programs in this form; returns the pause image.
 pub fn build(paths: &Paths, form: Form) -> anyhow::Result<images::Image> {
     let pause = std::sync::OnceLock::new();
     beside(vec![
@@ -111,11 +111,11 @@ pub fn build(paths: &Paths, form: Form) -> anyhow::Result<images::Image> {
     pause.into_inner().context("the pause image was not made")
 }
 
-/// Builds all parts that the cache lacks, those that download beside the one that compiles; gives the pause image.
+/// Builds all parts that the cache lacks: downloads run while the compiler works. Returns the pause image.
 pub fn build_parts(paths: &Paths) -> anyhow::Result<images::Image> {
     let pause = std::sync::OnceLock::new();
     beside(vec![
-        // One after the other: they share most of their packages, and Go uses all cores for one.
+        // One after the other: they share most of their packages, and Go uses all cores for one program.
         (
             "kubernetes",
             Box::new(|| kubernetes::programs::build(paths).and_then(|_| helm::build(paths)).map(drop)),
@@ -128,7 +128,7 @@ pub fn build_parts(paths: &Paths) -> anyhow::Result<images::Image> {
 }
 
 fn start(paths: &Paths, kubernetes: &Kubernetes, pause: &images::Image) -> anyhow::Result<()> {
-    // Before all else, because Kafka and ClickHouse listen on the bridge too.
+    // First of all, because Kafka and ClickHouse listen on the bridge too.
     kubernetes::network::ensure(&paths.kubernetes())?;
     let ready = |part: &'static str, address: &str| say::progress(part, &format!("answers on {address}"));
     beside(vec![
@@ -154,7 +154,7 @@ fn running(paths: &Paths, kubernetes: &Kubernetes) -> Vec<&'static str> {
     daemons.filter(|daemon| daemon.process().is_some()).map(|daemon| daemon.name()).collect()
 }
 
-/// Ends what a failed `up` started.
+/// Ends what a failed `up` has started.
 fn undo(paths: &Paths, kubernetes: &Kubernetes, ran: &[&str]) -> anyhow::Result<()> {
     if ran.is_empty() {
         return stop_all(paths);
@@ -164,11 +164,11 @@ fn undo(paths: &Paths, kubernetes: &Kubernetes, ran: &[&str]) -> anyhow::Result<
     started.into_iter().try_for_each(|daemon| daemon.stop(Signal::TERM, STOP_PATIENCE).map(drop))
 }
 
-/// Takes the stack down: no process, container, mount, bridge, rule or network namespace of it is left. With `purge` its state and
-/// data go too; the cache of built parts stays. Nothing running is no error.
+/// Stops the stack and removes its processes, containers, mounts, bridge, rules and network namespaces. With `purge`, it also removes state
+/// and data; the cache of built parts stays. It is no error if nothing runs.
 ///
 /// # Errors
-/// What could not be stopped or removed; the rest is.
+/// The error lists what could not be stopped or removed; everything else is stopped and removed.
 pub fn down(purge: bool) -> anyhow::Result<()> {
     let paths = Paths::from_environment()?;
     anyhow::ensure!(
@@ -192,7 +192,7 @@ fn stop_all(paths: &Paths) -> anyhow::Result<()> {
     let mut failures = Vec::new();
     let mut step =
         |result: anyhow::Result<()>| failures.extend(result.err().map(|failure| format!("{failure:#}")));
-    // Beside each other: they know nothing of each other, and pods are killed, not drained.
+    // In parallel: they do not depend on each other, and pods are killed, not drained.
     std::thread::scope(|scope| {
         let servers = [
             scope.spawn(move || kafka.stop(Signal::TERM)),
@@ -207,11 +207,11 @@ fn stop_all(paths: &Paths) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How every part of the stack is right now.
+/// The current status of every part of the stack.
 pub fn status() -> anyhow::Result<Vec<PartStatus>> {
     let paths = Paths::from_environment()?;
     let parts = parts(&paths, &Kubernetes::new(&paths)?);
-    // Each asks another process; one that hangs takes seconds to say so.
+    // In parallel: a part that hangs takes seconds to fail its probe.
     let answers = std::thread::scope(|scope| {
         let asked: Vec<_> = parts.iter().map(|part| scope.spawn(|| part.status())).collect();
         asked.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Result<Vec<_>, _>>()
@@ -223,12 +223,12 @@ pub fn is_up(parts: &[PartStatus]) -> bool {
     parts.iter().all(|part| part.state == State::Up)
 }
 
-/// The code that a program should end with after a failure.
+/// The exit code of a program after a failure.
 pub fn exit_code() -> u8 {
     if interrupt::requested() { interrupt::EXIT_CODE } else { 1 }
 }
 
-/// The code that a program ends with after its work; says what failed.
+/// The exit code of a program after its work; prints the failure, if there was one.
 pub fn conclude(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|failure| {
         say::error(&format!("error: {failure:#}"));

@@ -13,7 +13,7 @@ use crate::say;
 /// Time for a part that hangs to end after SIGTERM before it is killed.
 const HUNG_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a part's probe does: an answer within a second or two, or why not.
+/// The probe of a part: it answers within a second or two, or returns why not.
 pub type Probe = Box<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
 
 /// A process of the stack, its address, and its probe.
@@ -49,13 +49,12 @@ pub struct PartStatus {
 }
 
 impl Part {
-    /// A part that listens nowhere: living is all that is asked of it.
+    /// A part that does not listen: it works if its process lives.
     pub fn silent(daemon: Daemon) -> Self {
         Self { daemon, address: String::new(), probe: Box::new(|| Ok(())) }
     }
 
-    /// Starts it if it does not run, waits at most `patience` until it answers, and starts it anew, once, when it ran but
-    /// hangs.
+    /// Starts it if it does not run, and waits at most `patience` until it answers. If it already ran but hangs, restarts it once.
     pub fn ensure(&self, what: &Command, patience: Duration) -> anyhow::Result<()> {
         let started = self.daemon.start(what)?;
         match self.answers_within(patience) {
@@ -68,11 +67,11 @@ impl Part {
         self.answers_within(patience)
     }
 
-    /// Waits until it answers, and no longer than it lives.
+    /// Waits until it answers; fails as soon as its process has ended.
     pub fn answers_within(&self, patience: Duration) -> anyhow::Result<()> {
         let answer = wait::until(patience, || {
             if self.daemon.process().is_none() {
-                // No use in waiting on: an outer Ok ends the wait.
+                // Waiting longer is of no use: an outer Ok ends the wait.
                 return Ok(Err(anyhow::anyhow!("it did not stay up")));
             }
             (self.probe)().map(Ok)
@@ -92,17 +91,17 @@ impl Part {
     }
 }
 
-/// A named piece of work.
+/// A step with its name.
 pub type Task<'a> = (&'static str, Box<dyn FnOnce() -> anyhow::Result<()> + Send + 'a>);
 
-/// Runs pieces of work beside each other, each in its thread, and waits for all of them, so that what the others built is kept
-/// when one fails. A failure is said at once.
+/// Runs steps in parallel, each in its thread, and waits for all of them. If one fails, the results of the others are kept. A failure is
+/// printed at once.
 ///
 /// # Errors
 /// All failures, one per line.
 ///
 /// # Panics
-/// When a piece of work does.
+/// If a step panics.
 pub fn beside(tasks: Vec<Task<'_>>) -> anyhow::Result<()> {
     let failures: Vec<String> = std::thread::scope(|scope| {
         let running: Vec<_> =
@@ -135,7 +134,7 @@ pub fn connects(address: &str) -> anyhow::Result<()> {
         .with_context(|| format!("connect to {address}"))
 }
 
-/// Fetches a path over plain HTTP from a server on this machine and wants status 200.
+/// Fetches a path over plain HTTP from a server on this machine; fails unless the status is 200.
 pub fn answers_http(address: &str, path: &str) -> anyhow::Result<()> {
     use std::io::{Read, Write};
     const PATIENCE: Duration = Duration::from_secs(2);

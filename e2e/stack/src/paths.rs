@@ -23,7 +23,7 @@ const STATE_DEFAULT: &str = "/var/lib/sluice/stack";
 /// Longest state folder (bytes) with which containerd's and its shims' socket addresses still fit into 107.
 const STATE_BYTES_MAX: usize = 60;
 
-/// Another command may be building everything from nothing; wait for it, or for a part of it, that long.
+/// Longest wait for a lock: another command may be building everything with an empty cache.
 const LOCK_PATIENCE: std::time::Duration = std::time::Duration::from_mins(45);
 
 #[derive(Clone, Debug)]
@@ -79,13 +79,13 @@ impl Paths {
         self.cache.join("log").join(format!("{part}.log"))
     }
 
-    /// Waits until no other command changes the stack, and keeps others out until the lock is dropped. The lock lies beside
-    /// the state folder, so that it outlives a purge.
+    /// Waits until no other command changes the stack, and excludes other commands until the lock is dropped. The lock file is beside the
+    /// state folder, so that it survives a purge.
     pub fn lock(&self) -> anyhow::Result<StackLock> {
         self.lock_while(interrupt::check)
     }
 
-    /// The same on the way out: who was asked to stop has to take down what it brought up, and waits for that.
+    /// As [`Self::lock`], but also waits after Ctrl-C: the command must still stop what it started.
     pub fn lock_to_stop(&self) -> anyhow::Result<StackLock> {
         self.lock_while(|| Ok(()))
     }
@@ -100,7 +100,7 @@ impl Paths {
     }
 }
 
-/// The right to change the stack; ends when dropped, or when the process ends.
+/// The right to change the stack; ends when this is dropped, or when the process ends.
 #[derive(Debug)]
 pub struct StackLock {
     file: PathBuf,
@@ -108,13 +108,13 @@ pub struct StackLock {
 }
 
 impl StackLock {
-    /// Gives the lock up and removes its file: nothing of the stack is left.
+    /// Releases the lock and removes its file, the last one of the stack.
     pub(super) fn remove(self) -> anyhow::Result<()> {
         fs::remove_file(&self.file).with_context(|| format!("remove {}", self.file.display()))
     }
 }
 
-/// Waits for a lock for as long as that is `allowed`, and says so when it has to. One that is free is taken in any case.
+/// Takes the lock. While another command holds it, prints that and waits, as long as `allowed` returns no error.
 fn lock(file: &Path, waits: &str, allowed: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<File> {
     let mut told = false;
     wait::while_allowed(LOCK_PATIENCE, allowed, || {
@@ -134,7 +134,7 @@ fn try_lock(file: &Path) -> anyhow::Result<File> {
         .with_context(|| format!("open {}", file.display()))?;
     flock(&held, FlockOperation::NonBlockingLockExclusive)
         .with_context(|| format!("lock {}", file.display()))?;
-    // A purge may have removed the file between our opening and locking it; then the locked file is no longer the one that others lock.
+    // A purge may have removed the file after we opened it and before we locked it. Then other commands lock a new file.
     let ours = held.metadata().with_context(|| format!("look at {}", file.display()))?;
     let named = fs::metadata(file).with_context(|| format!("look at {}", file.display()))?;
     anyhow::ensure!(
@@ -155,7 +155,7 @@ pub fn workspace() -> PathBuf {
     package.ancestors().nth(2).unwrap_or(package).to_path_buf()
 }
 
-/// Digits (hexadecimal) of a content hash that name a part or an image: 48 bits, far from a chance clash among a few hundred.
+/// Digits (hexadecimal) of a content hash that name a part or an image: 48 bits, so a chance clash among a few hundred is very unlikely.
 pub const HASH_DIGITS: usize = 12;
 
 /// A short name for exactly these contents.
@@ -179,8 +179,8 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Writes a file only where it differs; tells whether it did. kube-proxy ends when its configuration is written again, even
-/// with the same text.
+/// Writes a file only if its contents differ; returns whether it did. kube-proxy ends when its configuration is written, even with the same
+/// text.
 pub fn put(file: &Path, text: &str) -> anyhow::Result<bool> {
     if fs::read(file).is_ok_and(|found| found == text.as_bytes()) {
         return Ok(false);
@@ -194,8 +194,8 @@ pub fn put(file: &Path, text: &str) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Makes a folder of the cache whole or not at all: `fill` works in a folder beside it, which is renamed when all is there.
-/// A folder that exists is left alone; one that another thread or command makes is waited for.
+/// Makes a folder of the cache completely or not at all: `fill` works in a folder beside it, which is renamed at the end. An existing
+/// folder is not changed. If another thread or command is making the folder, this call waits for it.
 pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -216,7 +216,7 @@ pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) 
         .with_context(|| format!("rename {} to {}", partial.display(), folder.display()))
 }
 
-/// Removes a folder with all it holds; it may be absent.
+/// Removes a folder with its contents; it may be absent.
 pub fn remove_folder(folder: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(failure) if failure.kind() != std::io::ErrorKind::NotFound => {

@@ -1,7 +1,7 @@
 //! Processes that outlive the command that started them ([`Daemon`]), processes that a command waits for ([`Job`]), and Ctrl-C
 //! ([`interrupt`]). Everything here blocks its thread: within a runtime, call it from a blocking task. Any thread may call it.
 //!
-//! A process is always addressed by its own id together with its start time, never by name, so that a reused id is not mistaken.
+//! A process is always addressed by its id together with its start time, never by name: the kernel may give its id to a later process.
 
 pub mod daemon;
 pub mod identity;
@@ -23,7 +23,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// Where programs of the administrator live; an ordinary user's `PATH` often lacks them.
+/// Folders of administrators' programs; the `PATH` of an ordinary user often lacks them.
 const ADMINISTRATOR_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 
 /// `PATH` with the administrator's folders added.
@@ -55,11 +55,10 @@ pub fn command(program: impl AsRef<Path>) -> Command {
     command
 }
 
-/// Runs a short command to its end and gives what it printed. For commands that end by themselves within seconds; what may
-/// take long is a [`Job`].
+/// Runs a short command to its end and returns what it printed. For commands that end within seconds; use a [`Job`] for longer ones.
 ///
 /// # Errors
-/// When it cannot be started, or ends with another code than 0; the error carries its last output.
+/// The command cannot be started, or ends with another code than 0; the error contains its last output.
 pub fn output(command: &mut Command) -> anyhow::Result<String> {
     let name =
         Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();

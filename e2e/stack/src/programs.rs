@@ -1,6 +1,6 @@
 //! The project's own programs as cargo compiles them, in the form of tests and of the demo, or in release form.
 //!
-//! Limits: cargo knows what is up to date; nothing here does.
+//! Limits: this does not check what is up to date; cargo does.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,12 @@ use crate::process::Job;
 /// How a program is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As the demo runs them: compiled in minutes, with assertions and checks of overflow. What counts spans is right in any form.
+    /// As the demo runs them: compiled in minutes, with assertions and overflow checks. Enough for tests that count spans.
     Checked,
-    /// The same beside the end-to-end tests. Dev-dependencies of tests turn features of some crates on. Programs that are compiled without
-    /// these would have each of these crates, and all that depends on it, compiled once more.
+    /// As [`Self::Checked`], with the features of the end-to-end tests. The tests' dev-dependencies turn on features of some crates.
+    /// Without these features, cargo would compile those crates, and all crates that depend on them, twice.
     Tested,
-    /// As users run it. Takes minutes; only what measures time, memory or size needs it.
+    /// As users run it. Compiles for minutes; only measurements of time, memory or size need it.
     Release,
 }
 
@@ -34,10 +34,10 @@ pub const KUBECTL: Program = Program { package: "sluice-kubectl", file: "kubectl
 
 pub const GATEWAY: Program = Program { package: "sluice-gateway", file: "sluice-gateway" };
 
-/// What makes volumes on the local stack.
+/// The provisioner of the local stack's volumes.
 pub const LOCAL_VOLUMES: Program = Program { package: "e2e-fixtures", file: "local-volumes" };
 
-/// The demo behind its set-up.
+/// The demo program itself, without its set-up.
 pub const DEMO: Program = Program { package: "e2e-demo", file: "e2e-demo" };
 
 pub const FAULTS: Program = Program { package: "e2e-faults", file: "e2e-faults" };
@@ -47,8 +47,8 @@ pub const BENCH: Program = Program { package: "e2e-bench", file: "e2e-bench" };
 /// Simulated days of the scaling decision.
 pub const SIMULATE: Program = Program { package: "e2e-simulate", file: "e2e-simulate" };
 
-/// All that the stack and the demo run. They are compiled together: a package alone has other features of what it is built from, and would
-/// have all of that compiled once more. The plugin is among them because it turns on features that tests need too.
+/// All programs of the stack and the demo. They are compiled together: alone, a package would select other features of its dependencies,
+/// and cargo would compile those once more. The plugin is in the list because it turns on features that tests need too.
 const ON_STACK: [Program; 5] = [OPERATOR, KUBECTL, GATEWAY, LOCAL_VOLUMES, DEMO];
 
 impl Form {
@@ -68,13 +68,13 @@ impl Form {
 }
 
 impl Program {
-    /// Where cargo puts it.
+    /// The path of the compiled program.
     pub fn file(self, form: Form) -> PathBuf {
         form.folder().join(self.file)
     }
 }
 
-/// Compiles the programs: in release form operator and gateway, else at least what the stack runs.
+/// Compiles the programs. In release form: operator and gateway; otherwise at least all programs of the stack.
 pub fn compile(form: Form) -> anyhow::Result<()> {
     match form {
         Form::Checked => build(form, "programs", &ON_STACK.map(|program| program.package), &[]),
@@ -90,7 +90,7 @@ pub fn release_gateway() -> anyhow::Result<PathBuf> {
 
 /// An example of the gateway's package beside the gateway, in the same form.
 pub fn gateway_example(name: &str, form: Form) -> anyhow::Result<()> {
-    // With the features of tests, as all else that this command builds: its package alone would have everything compiled once more.
+    // With the features of tests, like everything else in this command. Alone, the package would have its dependencies compiled once more.
     build(form, "gateway-example", &[], &["--workspace", "--example", name])
 }
 

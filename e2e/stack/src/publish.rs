@@ -6,7 +6,7 @@
 //! REGISTRY/charts/sluice:VERSION          helm push; its default image.registry is REGISTRY
 //! ```
 //!
-//! The chart comes last: whoever can pull it can pull the images.
+//! The chart is pushed last: when users can pull it, the images are already there.
 
 use std::fs;
 use std::path::Path;
@@ -20,10 +20,10 @@ use crate::paths::{self, remove_folder};
 use crate::process::{command, interrupt, output};
 use crate::{crane, helm, say};
 
-/// The version of chart and programs, as the files of the chart have it.
+/// The version of chart and programs.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Where it goes, and what is in it.
+/// Where to push, and which version and programs.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct PublishArgs {
@@ -62,11 +62,11 @@ fn registry(text: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// Builds and pushes images and chart, and prints what there is now.
+/// Builds and pushes images and chart, and prints the references.
 pub fn run(args: &PublishArgs) -> Result<ExitCode> {
     interrupt::watch()?;
     let programs = args.programs.programs()?;
-    // Not in the cache, which has the images of the tests.
+    // Not in the cache, which holds the images of the tests.
     let folder = std::env::temp_dir().join(format!("sluice-publish-{}", std::process::id()));
     let pushed = args.push(&programs, &folder);
     remove_folder(&folder)?;
@@ -90,7 +90,7 @@ impl PublishArgs {
             if self.plain_http {
                 push.arg("--insecure");
             }
-            // With the digest, as a pod can name it.
+            // With the digest, so that a pod can refer to it.
             say::line(output(&mut push).with_context(|| format!("push {reference}"))?.trim());
         }
         self.push_chart(&folder.join("chart")).context("publish the chart")
@@ -119,7 +119,7 @@ impl PublishArgs {
         output(&mut push).map(drop)
     }
 
-    /// The chart of a registry takes its images from there, unless it is told otherwise.
+    /// Sets the chart's default registry for images to the one it is pushed to.
     fn adapt(&self, chart: &Path) -> Result<()> {
         let registry = (
             "\nimage:\n  # -- Registry",

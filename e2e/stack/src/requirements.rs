@@ -1,5 +1,5 @@
-//! Checks what compiling and the local stack need from the machine before any work begins, and reports everything missing at once.
-//! It installs Debian packages. It only names compilers and package managers, since users choose how to install these.
+//! Checks what compiling and the local stack need from the machine before any work begins, and reports everything missing at once. It
+//! installs Debian packages. It only reports missing compilers and package managers, because users choose how to install these.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -28,17 +28,18 @@ const GO_MINOR_MIN_CLIENTS: u32 = 25;
 /// Oldest Java that runs a Kafka 4 broker (its upgrade notes).
 const JAVA_MAJOR_MIN: u32 = 17;
 
-/// Least free disk space of the state's and the cache's file system: the kubelet drives all pods off below 1 GiB
-/// (kubelet.yaml), and what is built, loaded as images, and written by Kafka and `ClickHouse` during the tests takes 3 to 4.
+/// Least free disk space of the file systems of state and cache. The kubelet evicts all pods below 1 GiB (kubelet.yaml). Builds, loaded
+/// images, and the data of Kafka and `ClickHouse` during the tests take 3 to 4 GiB.
 const DISK_FREE_MIN: u64 = 6 << 30;
 
-/// A Debian package and how to tell that what we need of it is there.
+/// A Debian package, and the programs that show that it is installed.
 struct Package {
     name: &'static str,
     programs: &'static [&'static str],
 }
 
-/// What the project's programs are compiled with. The headers of OpenSSL come with no program: see [`HEADERS_PACKAGE`].
+/// Packages to compile the project's programs. The headers of OpenSSL are separate, because no program comes with them: see
+/// [`HEADERS_PACKAGE`].
 const COMPILER_PACKAGES: [Package; 3] = [
     Package { name: "gcc", programs: &["cc"] },
     Package { name: "pkg-config", programs: &["pkg-config"] },
@@ -48,10 +49,10 @@ const COMPILER_PACKAGES: [Package; 3] = [
 /// The package of OpenSSL's headers, with which librdkafka is compiled for TLS.
 const HEADERS_PACKAGE: &str = "libssl-dev";
 
-/// What libFuzzer is compiled with.
+/// Packages to compile libFuzzer.
 const FUZZING_PACKAGES: [Package; 1] = [Package { name: "g++", programs: &["g++"] }];
 
-/// What counts instructions.
+/// Packages to count instructions.
 const VALGRIND_PACKAGES: [Package; 1] = [Package { name: "valgrind", programs: &["valgrind"] }];
 
 const PACKAGES: [Package; 7] = [
@@ -73,11 +74,11 @@ pub fn cni_programs() -> Option<PathBuf> {
     CNI_FOLDERS.into_iter().find(complete).map(PathBuf::from)
 }
 
-/// Makes sure that everything is there to compile the project, and to build and run the stack: names all that is missing, or installs
-/// it. To be called before anything large is compiled.
+/// Checks that everything is there to compile the project, and to build and run the stack. Installs what is missing, or lists it. Call it
+/// before a long build.
 ///
 /// # Errors
-/// One that lists everything missing: rights, tools with the part that needs them, packages with the command to install them.
+/// The error lists everything missing: rights, tools with the part that needs them, packages with the command to install them.
 pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
     let mut packages = missing_of(&COMPILER_PACKAGES);
     packages.extend(headers_missing());
@@ -94,14 +95,14 @@ pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
     install_or_name(paths, "the local stack cannot start on this machine", &packages, missing)
 }
 
-/// Makes sure that the project can be compiled, which takes no stack.
+/// Checks that the project can be compiled, which needs no stack.
 pub fn ensure_compiler(paths: &Paths) -> anyhow::Result<()> {
     let mut packages = missing_of(&COMPILER_PACKAGES);
     packages.extend(headers_missing());
     install_or_name(paths, "the project cannot be compiled on this machine", &packages, Vec::new())
 }
 
-/// Makes sure that fuzz targets can be compiled. The nightly compiler is fetched by rustup when they are.
+/// Checks that fuzz targets can be compiled. rustup fetches the nightly compiler during that build.
 pub fn ensure_fuzzing() -> anyhow::Result<()> {
     let rustup = find_program("rustup").is_none();
     let missing =
@@ -115,7 +116,7 @@ pub fn ensure_fuzzing() -> anyhow::Result<()> {
     )
 }
 
-/// Makes sure that instructions can be counted.
+/// Checks that instructions can be counted.
 pub fn ensure_valgrind() -> anyhow::Result<()> {
     let packages = missing_of(&VALGRIND_PACKAGES);
     install_or_name(
@@ -126,7 +127,7 @@ pub fn ensure_valgrind() -> anyhow::Result<()> {
     )
 }
 
-/// Makes sure that the clients of OTLP can be fetched and compiled.
+/// Checks that the clients of OTLP can be fetched and compiled.
 pub fn ensure_clients() -> anyhow::Result<()> {
     let needed = [
         ("python3", "python3: apt-get install python3 python3-pip"),
@@ -148,7 +149,7 @@ pub fn ensure_clients() -> anyhow::Result<()> {
     install_or_name(&Paths::from_environment()?, what, &[], missing)
 }
 
-/// Installs packages as root on Debian and its kin; elsewhere they are named beside what else is missing.
+/// Installs packages as root on Debian and derived systems; on others, adds them to the list of what is missing.
 fn install_or_name(
     paths: &Paths,
     what: &str,
@@ -165,7 +166,7 @@ fn install_or_name(
     if packages.is_empty() { Ok(()) } else { install(paths, packages) }
 }
 
-/// Packages of which a program is missing.
+/// The packages that lack a program.
 fn missing_of(packages: &[Package]) -> Vec<&'static str> {
     let incomplete =
         |package: &&Package| package.programs.iter().any(|program| find_program(program).is_none());
@@ -181,7 +182,7 @@ fn headers_missing() -> Option<&'static str> {
 const NEEDS_ROOT: &str = "root: Kubernetes needs it (containers, mounts, the pod bridge, nftables), and Kafka and ClickHouse listen on that \
      bridge; run as root (sudo -E), or use a cluster you have with --kubeconfig FILE or --kind NAME";
 
-/// Words for too little free disk space where `folder` is, or will be. A file system that reports no size counts as sufficient.
+/// The message for too little free disk space at the (future) path `folder`. A file system that reports no size is accepted.
 fn disk_missing(folder: &Path) -> Option<String> {
     let there = folder.ancestors().find(|ancestor| ancestor.exists())?;
     let disk = rustix::fs::statvfs(there).ok()?;
@@ -198,7 +199,7 @@ fn too_little_disk(free: u64) -> String {
     )
 }
 
-/// Words for every port of a part that does not run, where another program listens.
+/// A message for every port that another program uses while its part does not run.
 fn ports_taken(parts: &[PartStatus]) -> Vec<String> {
     let down = parts.iter().filter(|part| part.pid.is_none());
     let taken = down.filter(|part| {
@@ -219,7 +220,7 @@ fn packages_missing() -> Vec<&'static str> {
     missing
 }
 
-/// Tools that parts need which are not built yet, and Java, which is needed at all times.
+/// Missing tools: the tools for parts that are not built yet, and Java, which is always needed.
 fn tools_missing(paths: &Paths) -> Vec<String> {
     let mut missing = Vec::new();
     let go_for =
@@ -271,7 +272,7 @@ fn go_minor(version: &str) -> Option<u32> {
 }
 
 fn java_suffices() -> bool {
-    // It prints to standard error; `--version`, which prints to standard output, is known since Java 9.
+    // `java -version` prints to standard error. `--version` prints to standard output and exists since Java 9.
     let said = process::output(command("java").arg("--version")).unwrap_or_default();
     java_major(&said).is_some_and(|major| major >= JAVA_MAJOR_MIN)
 }

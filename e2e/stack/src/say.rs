@@ -1,6 +1,5 @@
-//! The only place of this package that writes to standard output: progress lines with the seconds since the command began, and
-//! results. Every thread may call it; a line is written whole. A reader that went away (a closed pipe) is no error: the work
-//! goes on.
+//! The only place of this package that writes to standard output: progress lines with the seconds since the command began, and results. Any
+//! thread may call it; each line is written at once. If the reader has gone (a closed pipe), that is no error: the work continues.
 
 use std::io::{Write, stderr, stdout};
 use std::sync::OnceLock;
@@ -11,7 +10,7 @@ static BEGAN: OnceLock<(Instant, f64)> = OnceLock::new();
 /// Seconds that the command had run when it started this program; set by [`clock_for_child`].
 const SECONDS_BEFORE: &str = "SLUICE_SECONDS_BEFORE";
 
-/// Starts the clock of the progress lines; the first call counts. Without it the first line starts the clock.
+/// Starts the clock of the progress lines; only the first call counts. Without a call, the first line starts the clock.
 pub fn begin() {
     clock();
 }
@@ -22,7 +21,7 @@ pub fn elapsed_seconds() -> f64 {
     before + began.elapsed().as_secs_f64()
 }
 
-/// The variable with which the progress lines of a program that this one starts go on where ours are.
+/// A variable for a program that this one starts: its progress lines then continue this program's clock.
 pub fn clock_for_child() -> (&'static str, String) {
     (SECONDS_BEFORE, format!("{:.3}", elapsed_seconds()))
 }
@@ -44,7 +43,7 @@ pub fn progress(part: &str, text: &str) {
     put(&mut stdout().lock(), &format!("{:7.1}s  {part:<12} {text}\n", elapsed_seconds()));
 }
 
-/// One line to standard error: what went wrong, or what the user should know beside the result.
+/// One line to standard error: a failure, or a note beside the result.
 pub fn error(text: &str) {
     put(&mut stderr().lock(), &format!("{text}\n"));
 }

@@ -5,18 +5,18 @@ use crate::programs::Form;
 use crate::say;
 use crate::{down, status, up};
 
-/// What to do about the stack, from how its parts are.
+/// What to do with the stack, depending on its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Plan {
     /// All parts run: use the stack and keep it running.
     Use,
     /// No part runs: start the stack, and stop it at the end.
     Begin,
-    /// Only some parts run: another command may have stopped the others on purpose. These do not answer.
+    /// Only some parts run: another command may have stopped the others on purpose. The list has the parts that do not answer.
     Refuse(Vec<&'static str>),
 }
 
-/// Does `work` while the stack is up; one that did not run before is taken down behind it, whatever came of the work.
+/// Runs `work` while the stack runs. If the stack did not run before, it is stopped afterwards, even if `work` fails.
 pub fn session<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let began = begin()?;
     let outcome = work();
@@ -31,8 +31,9 @@ pub fn session<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T>
     }
 }
 
-/// Brings the stack up when nothing of it runs; tells whether it did. `up` alone does not do: it would complete a stack whose
-/// broker or server a test has just stopped, and say that it did not run before, so that we would take it away from that test.
+/// Starts the stack if no part of it runs; returns whether it did. It cannot simply call `up`. If a test has just stopped the broker or the
+/// server, `up` would start them again and report that the stack did not run before. This command would then stop the stack under that
+/// test.
 fn begin() -> anyhow::Result<bool> {
     match plan(&status()?) {
         Plan::Use => Ok(false),

@@ -11,8 +11,8 @@ use crate::paths::Paths;
 use crate::process::{command, output};
 use crate::{clickhouse, kafka};
 
-/// Arguments that say where to run. Each can also be given by an environment variable, which is how `verify` hands them to the
-/// test program.
+/// Arguments that select where to run. Each can also be given as an environment variable: `verify` passes them to the test program in this
+/// way.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetArgs {
     /// Kubeconfig of a cluster to use instead of the local stack
@@ -43,7 +43,7 @@ pub struct TargetArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cluster {
     Local,
-    /// One that a kubeconfig names. Images must already be where it can pull them.
+    /// A cluster named by a kubeconfig. Its images must already be in a registry that it can pull from.
     Kubeconfig(PathBuf),
     /// A kind cluster by name.
     Kind(String),
@@ -56,7 +56,7 @@ pub struct Address {
     pub pods: String,
 }
 
-/// Where to run, in a form that cannot be contradictory.
+/// Where to run; every value is free of contradictions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub cluster: Cluster,
@@ -66,7 +66,7 @@ pub struct Target {
     pub clickhouse: Option<Address>,
 }
 
-/// What a target comes down to.
+/// The addresses and files of a target.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// Administrator's kubeconfig of the cluster.
@@ -75,22 +75,22 @@ pub struct Resolved {
     pub kafka: Address,
     /// `ClickHouse`'s base URL.
     pub clickhouse: Address,
-    /// Where to load images; none where the cluster must pull them.
+    /// Where to load images; `None` if the cluster must pull them.
     pub images: Option<ImageStore>,
 }
 
 impl Resolved {
-    /// Whether we can give images to the cluster.
+    /// Whether images can be loaded into the cluster.
     pub fn can_load_images(&self) -> bool {
         self.images.is_some()
     }
 }
 
 impl TargetArgs {
-    /// The target that the arguments name.
+    /// The target that the arguments select.
     ///
     /// # Errors
-    /// When a cluster is given without the servers that its pods could reach.
+    /// A cluster is given without servers that its pods can reach.
     pub fn target(&self) -> anyhow::Result<Target> {
         let cluster = match (&self.kubeconfig, &self.kind) {
             (Some(file), _) => Cluster::Kubeconfig(file.clone()),
@@ -110,7 +110,7 @@ impl TargetArgs {
         Ok(target)
     }
 
-    /// The same arguments as environment variables, for a program that is started.
+    /// The same arguments as environment variables, for a program that this one starts.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let values = [
             ("SLUICE_KUBECONFIG", self.kubeconfig.as_ref().map(|file| file.display().to_string())),
@@ -123,7 +123,7 @@ impl TargetArgs {
         values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
-    /// The arguments that the environment variables give: for a test program, which has no command line of ours.
+    /// The arguments from the environment variables: for a test program, whose command line has no such arguments.
     pub fn from_environment() -> Self {
         let given = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {

@@ -1,5 +1,5 @@
-//! Every state of a pipeline, looked at by Argo CD's own code and by kstatus: what a sync and a `wait` make of it, and what Argo CD's menu
-//! does to it.
+//! Argo CD's own code and kstatus read every state of a pipeline: what a sync and a `wait` report, and what the actions in Argo CD's menu
+//! change.
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ use e2e_stack::paths;
 /// The operator's Application, and one of pipelines.
 const APPLICATIONS: &str = "config/argocd/applications.yaml";
 
-/// An action: its name, the field of the spec that it sets, what that is where nothing is said, and to what it is set.
+/// An action: its name, its field of the spec, the field's value if the spec does not have it, and the new value.
 type Expected = (&'static str, &'static str, fn() -> Value, fn() -> Value);
 
-/// What is offered, in the order of the names.
+/// The expected actions, in the order of the names.
 const ACTIONS: [Expected; 4] = [
     ("leave-alone", "managementState", || json!("Managed"), || json!("Unmanaged")),
     ("resume", "suspend", || json!(false), || json!(false)),
@@ -23,7 +23,7 @@ const ACTIONS: [Expected; 4] = [
     ("take-over", "managementState", || json!("Managed"), || json!("Managed")),
 ];
 
-/// Argo CD and kstatus see each state as it is meant.
+/// Argo CD and kstatus report the expected result for each state.
 #[test]
 fn every_state_is_seen_as_it_is_meant() -> anyhow::Result<()> {
     let states = stored()?;
@@ -43,7 +43,8 @@ fn wrong((name, argo, kstatus): (&str, &str, &str), seen: &Health) -> Option<Str
     (!is_right).then(|| format!("{name} should be {argo} and {kstatus}: {seen:?}"))
 }
 
-/// Argo CD reads the Applications, a wave waits for one until it says that it is healthy, and the chart takes the values of the operator's.
+/// Argo CD reads the Applications, a wave waits until an Application is healthy, and the chart accepts the values in the operator's
+/// Application.
 #[test]
 fn applications_are_waited_for() -> anyhow::Result<()> {
     let text =
@@ -64,7 +65,7 @@ fn applications_are_waited_for() -> anyhow::Result<()> {
         });
         let states: Vec<Value> = states.chain([application.clone()]).collect();
         let found: Vec<String> = gitops::health(&states)?.into_iter().map(|health| health.argo).collect();
-        // One that nobody has looked at is waited for.
+        // An Application without a health yet is waited for.
         ensure!(found == ["Healthy", "Degraded", "Progressing", "Progressing"], "{application} is {found:?}");
     }
     let values = &applications[0]["spec"]["source"]["helm"]["valuesObject"];
@@ -87,8 +88,8 @@ fn applications_are_waited_for() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An action sets one field, in whatever state the pipeline is, can be chosen where that is something else, and changes nothing else on the
-/// way through Lua.
+/// An action sets one field, whatever the state of the pipeline. It can be chosen if the field has another value, and changes nothing else
+/// on the way through Lua.
 #[test]
 fn an_action_changes_what_it_says_and_nothing_else() -> anyhow::Result<()> {
     let states: Vec<(String, Value)> = stored()?.into_iter().collect();
@@ -121,13 +122,13 @@ fn carried_out(object: &Value, action: &Action, (name, field, usual, value): Exp
     );
     let mut expected = object.clone();
     expected["spec"][field] = value();
-    // A table of Lua's has none.
+    // A table of Lua cannot contain nulls.
     drop_nulls(&mut expected);
     ensure!(action.result == expected, "{name} leaves {} of {object}", action.result);
     Ok(())
 }
 
-/// Removes the fields of objects that are null, which says the same.
+/// Removes the fields of objects that are null; without them, the object means the same.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! The chart's README: its table of values is what helm-docs makes of values.yaml.
+//! The chart's README: its table of values is the one that helm-docs makes from values.yaml.
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Every value of the chart: what it renders that the chart's own values do not.
+//! Every value of the chart: it renders something that the defaults do not.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 
 use super::manifests::{definitions, of_kind, rendered, rendered_from};
 
-/// Labels by which the Deployment of the release `sluice` has selected its pods since the first chart.
+/// The pod labels in the selector of the release `sluice`, unchanged since the first chart.
 const SELECTOR: &str =
     r#"{"app.kubernetes.io/name":"sluice-operator","app.kubernetes.io/instance":"sluice"}"#;
 
-/// The first chart that there was.
+/// The first published chart.
 const FIRST_CHART: &str = "e2e/tests/it/install/first_chart";
 
 /// The cases.
@@ -31,7 +31,7 @@ const POD: &str = "/spec/template/spec/";
 /// The arguments of the operator.
 const ARGS: &str = "/spec/template/spec/containers/0/args";
 
-/// A value: its key, what it is set to, the kind of an object, a place in it, and what is there.
+/// A case: the key of a value, the value, the kind of an object, a path in it, and the expected content of that path.
 type Case = (String, Value, String, String, Value);
 
 /// The file of cases.
@@ -56,7 +56,7 @@ const UNSET: &str = "global=null,nameOverride=null,fullnameOverride=null,commonL
     serviceAccount.create=null,serviceAccount.name=null,topologySpreadConstraints=null,podSecurityContext=null,\
     securityContext=null,extraArgs=null,extraEnv=null,extraVolumes=null,extraVolumeMounts=null";
 
-/// What is rendered only if it is on, and without the definitions, which take most of the time and have their own values.
+/// Values that turn optional objects on, and the definitions off. The definitions take most of the time and have their own values.
 const ON: [&str; 5] = [
     "crds.enabled=false",
     "serviceMonitor.enabled=true",
@@ -65,7 +65,7 @@ const ON: [&str; 5] = [
     "dashboards.enabled=true",
 ];
 
-/// Values that have no default once they are `null`: what they are about is left out.
+/// Values without a default: if they are `null`, their part is left out.
 const LEFT_OUT: [&str; 6] = [
     "resources",
     "kafkaClientsMax",
@@ -96,7 +96,7 @@ fn every_value_changes_what_is_rendered() -> Result<()> {
     together.iter().try_for_each(is_understood)
 }
 
-/// A value that is wrong is named.
+/// An error about a wrong value names the value.
 #[test]
 fn a_wrong_value_is_refused_with_its_place() -> Result<()> {
     for (key, value, message) in Cases::read()?.refused {
@@ -107,7 +107,7 @@ fn a_wrong_value_is_refused_with_its_place() -> Result<()> {
     Ok(())
 }
 
-/// Kubernetes refuses another selector of a Deployment, and operators with another Lease would work beside those that go.
+/// Kubernetes rejects a change of a Deployment's selector. With another Lease, new operators would work at the same time as the old ones.
 #[test]
 fn no_value_changes_selector_or_lease() -> Result<()> {
     let first = rendered_from(FIRST_CHART, &[])?;
@@ -137,7 +137,7 @@ fn no_value_changes_selector_or_lease() -> Result<()> {
     Ok(())
 }
 
-/// `helm upgrade --reuse-values` from a chart without the newer values renders what the chart's own values do.
+/// `helm upgrade --reuse-values` from a chart without the newer values renders the same as the defaults.
 #[test]
 fn values_that_are_not_there_are_the_charts_own() -> Result<()> {
     let mut found = rendered(&["--set", UNSET, "--set-json", r#"gateway.image="""#])?;
@@ -151,7 +151,7 @@ fn values_that_are_not_there_are_the_charts_own() -> Result<()> {
     Ok(())
 }
 
-/// `null` deletes a value of the chart, also one that is a map. Each then has its default, is left out, or is missed by name.
+/// `null` deletes a value of the chart, also a map. Each such value then has its default, is left out, or causes an error that names it.
 #[test]
 fn a_value_that_is_null_has_its_default() -> Result<()> {
     let text = std::fs::read_to_string(paths::workspace().join("charts/sluice/values.yaml"))?;
@@ -164,7 +164,7 @@ fn a_value_that_is_null_has_its_default() -> Result<()> {
             alone.push(path);
             continue;
         }
-        // One of each map at a time: a map that is null has nothing in it that could be.
+        // One value of each map at a time: a map that is null has no other values.
         let top = |path: &str| path.split('.').next().map(str::to_owned);
         let free = together.iter_mut().find(|round| round.iter().all(|other| top(other) != top(path)));
         match free {
@@ -201,7 +201,7 @@ fn stays(one: &str, path: &str) -> bool {
     !is_of_null && !is_of_definitions
 }
 
-/// What Artifact Hub shows: the definitions and the images that the chart renders.
+/// The annotations that Artifact Hub shows: the definitions and the images that the chart renders.
 #[test]
 fn annotations_name_what_there_is() -> Result<()> {
     let text = std::fs::read_to_string(paths::workspace().join("charts/sluice/Chart.yaml"))?;
@@ -235,7 +235,7 @@ fn annotations_name_what_there_is() -> Result<()> {
     Ok(())
 }
 
-/// What is rendered with these values, and those at these paths deleted.
+/// What the chart renders with these values, and with the values at these paths deleted.
 fn on(given: &[&str], nulls: &[&str]) -> Result<Vec<Value>> {
     let given = given.iter().map(|one| (*one).to_owned());
     let nulls = nulls.iter().map(|path| format!("{path}=null"));
@@ -245,7 +245,7 @@ fn on(given: &[&str], nulls: &[&str]) -> Result<Vec<Value>> {
     Ok(found)
 }
 
-/// The paths of all values, of maps too.
+/// The paths of all values, including maps.
 fn keys(values: &Value, below: &str) -> Vec<String> {
     let fields = values.as_object().into_iter().flatten();
     let found = fields.flat_map(|(key, value)| {
@@ -271,7 +271,7 @@ fn set(cases: &[Case]) -> Result<Vec<Value>> {
     rendered(&given.iter().map(String::as_str).collect::<Vec<_>>()).with_context(|| format!("{cases:?}"))
 }
 
-/// The value has the effect, and without it there is none.
+/// Fails unless the value has its effect, and the effect is missing without the value.
 fn check((key, value, kind, at, is): &Case, objects: &[Value], usual: &[Value]) -> Result<()> {
     let at = at.replacen("pod/", POD, 1).replacen("container/", &format!("{POD}containers/0/"), 1);
     let is_so = |objects: &[Value]| {
@@ -294,7 +294,7 @@ fn has(object: &Value, at: &str, expected: &Value) -> bool {
     }
 }
 
-/// Keys that have a row in the README.
+/// Keys with a row in the README.
 fn described(text: &str) -> Vec<String> {
     let (mut path, mut found, mut is_described) = (Vec::<&str>::new(), Vec::new(), false);
     for line in text.lines() {
@@ -312,7 +312,7 @@ fn described(text: &str) -> Vec<String> {
     found
 }
 
-/// Kubernetes knows every field: what its types read and write again is the same.
+/// Kubernetes knows every field: its types read and write the object without a change.
 fn is_understood(object: &Value) -> Result<()> {
     match object["kind"].as_str().unwrap_or_default() {
         "Deployment" => same::<Deployment>(object),

@@ -1,6 +1,6 @@
-//! Chart, alert rules, dashboards and Applications, read by the programs that their users have: helm, Prometheus, Argo CD, kstatus.
+//! Chart, alert rules, dashboards and Applications, read by the programs of their users: helm, Prometheus, Argo CD, kstatus.
 //!
-//! Needs no cluster; what these programs are compiled from is fetched the first time. Run by `cargo verify`.
+//! Needs no cluster. The first run fetches the sources of these programs. Run by `cargo verify`.
 
 mod argocd;
 mod chart_readme;

@@ -1,4 +1,4 @@
-//! The chart: it lints, it renders, and what it renders is what the code says.
+//! The chart: it passes lint, it renders, and its objects match the code.
 
 use std::process::Command;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use e2e_stack::process::output;
 use e2e_stack::{helm, paths};
 
-/// What the operator makes of the smallest sample.
+/// The objects that the operator makes for the smallest sample.
 const PLANNED: &str = "operator/plan/tests/golden/tracepipeline.yaml";
 
-/// Everything that is off unless it is asked for.
+/// Values that turn all optional objects on.
 const EVERYTHING: [&str; 2] = [
     "--set",
     "serviceMonitor.enabled=true,gatewayPodMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true",
@@ -39,7 +39,7 @@ const REFUSED: [&str; 18] = [
     "kafkaClientsMax=1025",
 ];
 
-/// Values that it must take, since Kubernetes does.
+/// Values that the chart must accept, because Kubernetes does.
 const TAKEN: [&str; 5] = [
     r#"resources={"requests":{"cpu":0.5},"limits":{"memory":"1Gi","example.com/device":1}}"#,
     r#"podDisruptionBudget={"maxUnavailable":"50%"}"#,
@@ -48,7 +48,7 @@ const TAKEN: [&str; 5] = [
     r#"networkPolicy={"metricsFrom":[{"ipBlock":{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]}}]}"#,
 ];
 
-/// Names of releases after which no Service can be called.
+/// Release names that cannot be part of a Service's name.
 const NOT_NAMES: [&str; 2] = ["2024", "a.b"];
 
 /// `helm lint --strict`, with the chart's own values and with everything on.
@@ -60,7 +60,7 @@ fn the_chart_lints() -> anyhow::Result<()> {
     output(&mut everything).map(drop)
 }
 
-/// Renders the chart with its own values and with all else that it can be told, and looks at what must be in it.
+/// Renders the chart with its defaults and with everything on, and checks the objects.
 #[test]
 fn the_chart_renders_what_the_code_says() -> anyhow::Result<()> {
     let usual = rendered(&[])?;
@@ -106,7 +106,8 @@ fn the_chart_renders_what_the_code_says() -> anyhow::Result<()> {
     kept()
 }
 
-/// An operator is told how many Kafka clients it may have; one that is upgraded with the values of a chart that did not say has its own number.
+/// The chart passes the limit of Kafka clients to the operator. After an upgrade with the values of a chart without this value, the
+/// operator uses its own default.
 fn kafka_clients() -> anyhow::Result<()> {
     for (value, expected) in [
         ("kafkaClientsMax=64", Some("--kafka-clients-max=64")),
@@ -123,8 +124,8 @@ fn kafka_clients() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a release and its namespace are called is text wherever it stands, also where YAML would read a number or a truth; after some names
-/// no Service can be called, which is said.
+/// Names of a release and its namespace are rendered as text, even if YAML would read a number or a boolean. The chart rejects release
+/// names that cannot be part of a Service's name.
 fn names() -> anyhow::Result<()> {
     let narrowed = ["--set-json", r#"watchNamespaces=["2024"]"#];
     for more in [&[] as &[&str], &narrowed] {
@@ -148,7 +149,7 @@ fn names() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The values of a field, wherever it stands, that are no objects.
+/// The values of a field at any depth that are no objects.
 fn each<'a>(value: &'a Value, field: &str) -> Vec<&'a Value> {
     match value {
         Value::Object(fields) => {
@@ -162,7 +163,7 @@ fn each<'a>(value: &'a Value, field: &str) -> Vec<&'a Value> {
     }
 }
 
-/// Whoever has Kubernetes' own roles in a namespace sees pipelines there, or makes them; the status is nobody's but the operator's.
+/// Users with Kubernetes' own roles in a namespace can read pipelines there, or make them; only the operator writes the status.
 fn users(usual: &[Value]) -> anyhow::Result<()> {
     let is_for = |role: &Value, whom: &str| {
         role["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{whom}")] == "true"
@@ -192,7 +193,7 @@ fn users(usual: &[Value]) -> anyhow::Result<()> {
     }
     for (values, expected) in [
         ("clusterRole.aggregate=false", false),
-        // Where the operator has all namespaces, and its ClusterRole, in any case.
+        // With all namespaces, and with its ClusterRole for other cases.
         ("clusterRole.enabled=false", true),
         ("clusterRole.enabled=false,watchNamespaces={a}", false),
         ("watchNamespaces={a}", true),
@@ -204,7 +205,7 @@ fn users(usual: &[Value]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the definitions outlive the release.
+/// Whether the definitions stay after the release is removed.
 fn kept() -> anyhow::Result<()> {
     for (value, expected) in [("crds.keep=true", json!("keep")), ("crds.keep=false", Value::Null)] {
         let objects = rendered(&["--set", value])?;
@@ -216,7 +217,7 @@ fn kept() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the Prometheus operator and Grafana find: nothing unless it is asked for, and then what selects our own.
+/// The objects for the Prometheus operator and Grafana: none by default; with the values set, they select our own pods.
 fn monitoring(usual: &[Value]) -> anyhow::Result<()> {
     let kinds = ["ServiceMonitor", "PodMonitor", "PrometheusRule", "ConfigMap"];
     ensure!(kinds.iter().all(|kind| of_kind(usual, kind).is_none()), "the chart renders monitoring unasked");
@@ -234,7 +235,7 @@ fn monitoring(usual: &[Value]) -> anyhow::Result<()> {
     );
     ensure!(
         endpoint["honorLabels"] == true,
-        "what is told of a pipeline gets the operator's namespace: {endpoint}"
+        "metrics about a pipeline get the operator's namespace: {endpoint}"
     );
     let gateways = &found("PodMonitor")?["spec"];
     ensure!(gateways["namespaceSelector"]["any"] == true, "the PodMonitor looks into {gateways}");
@@ -258,7 +259,7 @@ fn monitoring(usual: &[Value]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The leader that is missed is the release's own, by the labels that the `ServiceMonitor` gives to what its Service leads to.
+/// The alert about a missing leader is about the release's own leader, by the labels that the `ServiceMonitor` adds.
 fn own_leader(groups: &Value, service: &Value) -> anyhow::Result<()> {
     let groups = groups.as_array().into_iter().flatten();
     let mut rules = groups.flat_map(|group| group["rules"].as_array().into_iter().flatten());
@@ -272,8 +273,8 @@ fn own_leader(groups: &Value, service: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The gateways as the operator makes them are what the `PodMonitor` selects, at a port that they have, and get the label `pipeline`, by
-/// which alerts and dashboards tell them apart.
+/// The `PodMonitor` selects the gateways that the operator makes, at an existing port, and adds the label `pipeline`, by which alerts and
+/// dashboards separate them.
 fn scraped(monitor: &Value) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(paths::workspace().join(PLANNED))
         .with_context(|| format!("read {PLANNED}"))?;
@@ -292,7 +293,7 @@ fn scraped(monitor: &Value) -> anyhow::Result<()> {
     let endpoint = &monitor["podMetricsEndpoints"][0];
     let ports = &pod["spec"]["containers"][0]["ports"];
     ensure!(has_port(ports, &endpoint["port"]), "the PodMonitor asks {endpoint}, gateways have {ports}");
-    // As Prometheus writes the label `app.kubernetes.io/instance`, in which a gateway has its pipeline's name.
+    // The label `app.kubernetes.io/instance` as Prometheus writes it; a gateway has its pipeline's name there.
     let is_named = endpoint["relabelings"].as_array().is_some_and(|all| {
         all.iter().any(|one| {
             one["sourceLabels"] == json!(["__meta_kubernetes_pod_label_app_kubernetes_io_instance"])
@@ -309,7 +310,7 @@ fn has_port(ports: &Value, name: &Value) -> bool {
     name.is_string() && ports.as_array().is_some_and(|ports| ports.iter().any(|port| port["name"] == *name))
 }
 
-/// The operators' own: selects their pods, and lets probes and metrics in.
+/// The operator's NetworkPolicy: it selects the operator's pods, and allows probes and metrics.
 fn network_policy(usual: &[Value]) -> anyhow::Result<()> {
     let policy = &of_kind(usual, "NetworkPolicy").context("the chart renders no NetworkPolicy")?["spec"];
     let template =
@@ -341,7 +342,7 @@ fn rendered_as(release: &str, namespace: &str, arguments: &[&str]) -> anyhow::Re
     understood(helm(&words)?.args(arguments))
 }
 
-/// What a chart renders, or an archive of one.
+/// Renders a chart, or an archive of one.
 pub(super) fn rendered_from(chart: &str, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
     understood(helm(&["template", "sluice", chart, "--namespace", "sluice-system"])?.args(arguments))
 }

@@ -1,4 +1,4 @@
-//! `cargo run -p e2e-verify -- publish` into a registry that runs for the test: what it pushes can be pulled, and the chart names the images.
+//! `cargo run -p e2e-verify -- publish` into a registry of the test: users can pull what it pushes, and the chart names the images.
 
 use std::path::Path;
 
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use super::manifests::{of_kind, rendered_from};
 
-/// A version that is not the checkout's.
+/// A version other than the checkout's.
 const VERSION: &str = "7.8.9-rc.1";
 
 #[test]
 fn one_command_publishes_images_and_chart_that_can_be_pulled() -> Result<()> {
     let served = Registry::serve()?;
     let registry = format!("{}/observability", served.address());
-    // Any programs: images of other ones are tried in the cluster.
+    // Any program will do: other tests run images in the cluster.
     let program = std::env::current_exe().context("find this program")?;
     publish::run(&PublishArgs {
         registry: registry.clone(),
@@ -54,7 +54,7 @@ fn is_pulled(registry: &str, folder: &Path) -> Result<()> {
         ensure!(reference == expected, "the chart runs {reference}, not {expected}");
         ensure!(
             shown.contains(&format!("image: {expected}\n")),
-            "Artifact Hub is told of other images: {shown}"
+            "the annotation for Artifact Hub has other images: {shown}"
         );
         let mut config = command(crane::path()?);
         let text = output(config.args(["config", reference]))?;

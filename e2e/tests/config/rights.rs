@@ -1,5 +1,5 @@
-//! The operator's rights: what the chart grants to its service account is what SECURITY.md says, no more and no less, whatever values the
-//! chart is given. That the operator uses each of them is a test of its own (operator/tests/it/rights.rs).
+//! The operator's rights: the chart grants its service account exactly the rights in SECURITY.md, for every choice of values. Another test
+//! checks that the operator uses each of them (operator/tests/it/rights.rs).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,29 +8,29 @@ use serde_json::{Value, json};
 
 use super::manifests::rendered;
 
-/// The table of them.
+/// The document with the table of rights.
 const TABLE: &str = include_str!("../../../operator/SECURITY.md");
 
-/// Where the release is.
+/// The namespace of the release.
 const RELEASE_NAMESPACE: &str = "sluice-system";
 
-/// Place of what is granted by a `ClusterRoleBinding`.
+/// The key for what a `ClusterRoleBinding` grants.
 const CLUSTER: &str = "";
 
 /// Group, resource and verb.
 type Rights = BTreeSet<[String; 3]>;
 
-/// By namespace, or [`CLUSTER`].
+/// Rights by namespace, or by [`CLUSTER`].
 type Granted = BTreeMap<String, Rights>;
 
-/// The rows of the table, by where.
+/// The rows of the table, by namespace.
 struct Table {
     namespaces: Rights,
     cluster: Rights,
     release: Rights,
 }
 
-/// Compares chart and table for an installation that looks after all namespaces, and for those that look after some.
+/// Compares chart and table for an installation for all namespaces, and for installations for some.
 #[test]
 fn the_chart_grants_the_rights_that_the_operator_uses_and_no_others() -> anyhow::Result<()> {
     let Table { namespaces, cluster, release } = Table::read()?;
@@ -74,7 +74,7 @@ fn compare<const N: usize>(
     Ok(())
 }
 
-/// What bindings grant to the service account.
+/// The rights that bindings grant to the service account.
 fn granted(objects: &[Value]) -> anyhow::Result<Granted> {
     let account = objects.iter().find(|object| object["kind"] == "ServiceAccount");
     let account = &account.context("the chart renders no ServiceAccount")?["metadata"];
@@ -99,7 +99,7 @@ fn granted(objects: &[Value]) -> anyhow::Result<Granted> {
     Ok(all)
 }
 
-/// What a rule grants. Of Leases, which have no labels, whoever may change one may change that of its own name alone.
+/// The rights that a rule grants. Leases have no labels: a right to change Leases must be for the operator's own name only.
 fn rights(rule: &Value, account: &Value) -> anyhow::Result<Rights> {
     let words = |field: &str| -> anyhow::Result<Vec<&str>> {
         let words = rule[field].as_array().with_context(|| format!("a rule without {field}: {rule}"))?;

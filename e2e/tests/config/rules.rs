@@ -1,5 +1,5 @@
-//! Alert rules and dashboards, looked at by Prometheus's own code: they are read, the rules' unit tests run, and every query names
-//! only metrics and labels of `config/prometheus/METRICS.md`, which the programs' own tests compare with what they export.
+//! Prometheus' own code reads alert rules and dashboards and runs the rules' unit tests. Every query must use only metrics and labels of
+//! `config/prometheus/METRICS.md`, which the programs' own tests compare with their exports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,13 +19,13 @@ const RULES_TEST: &str = "config/prometheus/rules_test.yaml";
 const METRICS: &str = "config/prometheus/METRICS.md";
 const DASHBOARDS: [&str; 2] = ["config/grafana/operator.json", "config/grafana/pipelines.json"];
 
-/// Labels that Prometheus and the chart's monitors add to what a program says.
+/// Labels that Prometheus and the chart's monitors add to a series.
 const SCRAPED: [&str; 7] = ["namespace", "pod", "container", "pipeline", "job", "instance", "service"];
 
-/// The series of a histogram, by what stands behind its name.
+/// Suffixes of a histogram's series.
 const OF_HISTOGRAM: [&str; 3] = ["_bucket", "_sum", "_count"];
 
-/// What one query asks for, as rulecheck says it.
+/// The metrics and labels of one query, as rulecheck reports them.
 #[derive(Debug, Deserialize)]
 struct Asked {
     query: String,
@@ -49,7 +49,7 @@ struct Grouping {
 /// Every series with the labels that the program gives it.
 type Known = BTreeMap<String, BTreeSet<String>>;
 
-/// The rules are read, and their unit tests run.
+/// Prometheus reads the rules, and their unit tests pass.
 #[test]
 fn alert_rules_fire_and_keep_quiet() -> anyhow::Result<()> {
     let program = rulecheck::path()?;
@@ -61,7 +61,7 @@ fn alert_rules_fire_and_keep_quiet() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where `prometheusRule` is the only value that is set, nothing is scraped. Then no alert fires, at any time of two days.
+/// If `prometheusRule` is the only value that is set, nothing is scraped. Then no alert may fire, at any time of two days.
 #[test]
 fn alerts_alone_keep_quiet() -> anyhow::Result<()> {
     let objects = manifests::rendered(&["--set", "prometheusRule.enabled=true"])?;
@@ -94,7 +94,7 @@ fn alerts_alone_keep_quiet() -> anyhow::Result<()> {
     fs::write(folder.join("test.yaml"), test.to_string()).context("write the test")?;
     let said = output(command(rulecheck::path()?).arg("test").arg(folder.join("test.yaml")));
     paths::remove_folder(&folder)?;
-    // It also wants to see each alert fire, which rules_test.yaml shows.
+    // It also expects each alert to fire, which rules_test.yaml tests.
     let said = said.err().context("no alert could fire")?.to_string();
     let missed = |name: &&&str| !said.contains(&format!("no test sees {name} fire"));
     let fired: Vec<_> = names.iter().filter(missed).collect();
@@ -102,7 +102,7 @@ fn alerts_alone_keep_quiet() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every query is read, and asks for what there is.
+/// Prometheus reads every query, and every query uses existing metrics and labels.
 #[test]
 fn rules_and_dashboards_ask_for_metrics_that_there_are() -> anyhow::Result<()> {
     let known = known(&read(METRICS)?);
@@ -128,8 +128,7 @@ fn of_rules(text: &str) -> anyhow::Result<Vec<String>> {
     Ok(rules.filter_map(|rule| rule["expr"].as_str().map(str::to_owned)).collect())
 }
 
-/// The queries of all panels and of all variables, wherever they stand. A variable of Grafana's stands in a label's value, where every text
-/// is right.
+/// The queries of all panels and of all variables, at any depth. Grafana's variables occur in label values only, where any text is valid.
 fn of_dashboard(text: &str) -> anyhow::Result<Vec<String>> {
     fn collect(value: &Value, into: &mut Vec<String>) {
         match value {
@@ -147,12 +146,12 @@ fn of_dashboard(text: &str) -> anyhow::Result<Vec<String>> {
     Ok(found)
 }
 
-/// What a variable takes its values from, as a query: `label_values(METRIC, LABEL)` are Grafana's words for the values of a label.
+/// The query of a variable's values: `label_values(METRIC, LABEL)` is Grafana's syntax for the values of a label.
 fn of_variable(text: &str) -> Option<String> {
     let inside = text.strip_prefix("label_values(")?;
     let (metric, label) =
         inside.strip_suffix(')').and_then(|inside| inside.rsplit_once(',')).unwrap_or((inside, ""));
-    // One that cannot be taken apart is no query either, and found out by Prometheus.
+    // If it cannot be split, it is no query either, and Prometheus rejects it.
     Some(format!("count by ({}) ({})", label.trim(), metric.trim()))
 }
 
@@ -165,7 +164,7 @@ fn asked(texts: &[String]) -> anyhow::Result<Vec<Asked>> {
         .spawn()
         .context("start rulecheck")?;
     let mut input = child.stdin.take().context("the input of rulecheck is not piped")?;
-    // A few KiB, which fit the pipe: nothing is read before all is written.
+    // A few KiB fit into the pipe, so this can write everything before it reads.
     input.write_all(serde_json::to_string(texts)?.as_bytes()).context("tell rulecheck the queries")?;
     drop(input);
     let done = child.wait_with_output().context("wait for rulecheck")?;
@@ -197,7 +196,7 @@ fn known(table: &str) -> Known {
     known
 }
 
-/// What a query asks for that there is not.
+/// The metrics and labels in a query that do not exist.
 fn wrong(asked: &Asked, known: &Known) -> Vec<String> {
     let mut found: Vec<String> = asked.error.iter().map(|error| format!("cannot be read: {error}")).collect();
     let has = |metric: &str, label: &str| {
@@ -264,7 +263,7 @@ mod tests {
         assert_eq!(of_dashboard(board).unwrap(), ["a", "b"]);
         let board = r#"{"templating": {"list": [{"query": "prometheus"}, {"query": "label_values(a{b=~\"$c\"}, d)"}]}}"#;
         assert_eq!(of_dashboard(board).unwrap(), [r#"count by (d) (a{b=~"$c"})"#]);
-        assert_eq!(of_variable("label_values(a)").unwrap(), "count by () (a))", "which nobody can read");
+        assert_eq!(of_variable("label_values(a)").unwrap(), "count by () (a))", "which Prometheus rejects");
         let rules = "groups: [{rules: [{alert: A, expr: a}]}, {rules: [{record: r, expr: b}]}]";
         assert_eq!(of_rules(rules).unwrap(), ["a", "b"]);
     }

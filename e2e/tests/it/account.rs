@@ -1,9 +1,9 @@
-//! What the gateways of a scene say of their rows once all of them are in: each row is accounted for, and nothing has happened that may lose
-//! one or double one.
+//! The gateways' own account of their rows after all rows are inserted: each row is accounted for, and nothing has happened that may lose
+//! or double a row.
 //!
-//! Job: the second witness beside the table. A gateway that sends a block again without its token may be lucky, so that the table has each row
-//! once; and one that promises or counts the wrong thing inserts every row all the same. Limits: counters begin at 0 with the process, so
-//! that one that has ended says nothing.
+//! Job: a second check beside the table. A gateway that sends a block again without its token may be lucky, and the table has each row
+//! once. A gateway that reports a wrong guarantee or count may still insert every row. Limits: counters begin at 0 with the process, so a
+//! process that has ended reports nothing.
 
 use std::time::Duration;
 
@@ -16,10 +16,11 @@ use kube::ResourceExt as _;
 /// The gateways of all pipelines of a namespace.
 const GATEWAYS: &str = "app.kubernetes.io/name=sluice-gateway,app.kubernetes.io/component=gateway";
 
-/// How long gateways may take to say so. They ask `ClickHouse` what the guarantee rests on every 30 s, also after it was away.
+/// How long gateways may take to report it. Every 30 s, also after an outage, they ask `ClickHouse` for the settings that the guarantee
+/// needs.
 const SAID: Duration = Duration::from_mins(2);
 
-/// Each counts what exactly-once excludes; none of them ever goes down again.
+/// Counters of events that exactly-once excludes. They never decrease.
 const STAY_ZERO: [&str; 4] = [
     "sluice_gateway_possible_duplicate_rows_total",
     "sluice_gateway_messages_lost_total",
@@ -27,18 +28,18 @@ const STAY_ZERO: [&str; 4] = [
     "sluice_gateway_blocks_lost_unknown_total",
 ];
 
-/// What was walked and is neither in, nor a letter, nor on its way: 0 at rest.
+/// Rows that were read and are neither inserted, nor a letter, nor on their way: 0 at rest.
 const IMBALANCE: &str = "sluice_gateway_ledger_imbalance_rows";
 
-/// 1 for the guarantee that holds.
+/// 1 for the current guarantee.
 const GUARANTEE: &str = "sluice_gateway_delivery_guarantee";
 
-/// That of the default: commits after the insert, into a `MergeTree` with a deduplication window.
+/// The guarantee of the default: commits after the insert, into a `MergeTree` with a deduplication window.
 const EXACTLY_ONCE: &str =
     r#"sluice_gateway_delivery_guarantee{guarantee="exactly_once_effect",reason="none"}"#;
 
-/// Waits until there are gateways and each of them says that all rows are accounted for and in the table once. Fails at once when one says that
-/// rows may be doubled or are lost.
+/// Waits until there are gateways, and each reports that all rows are accounted for and in the table once. Fails at once if a gateway
+/// reports possibly doubled or lost rows.
 pub async fn assert_exactly_once(namespace: &Namespace) -> Result<()> {
     let gateways = Pods::new(namespace.cluster(), namespace.name(), GATEWAYS);
     until("gateways that account for every row", SAID, async || {
@@ -62,13 +63,13 @@ fn name(pod: &Pod) -> String {
     pod.name_any()
 }
 
-/// Whether it is to be asked: one that ends may be gone before it answers.
+/// Whether to ask it: a pod that is terminating may be gone before it answers.
 fn runs(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     phase == Some("Running") && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// What the metrics of one gateway say.
+/// What the metrics of one gateway report.
 fn said(text: &str) -> Seen<()> {
     for name in STAY_ZERO {
         match metric_sum(text, name) {
@@ -97,7 +98,7 @@ fn metrics(from: &str, to: &str) -> String {
     text.replace(from, to)
 }
 
-/// In words: done, what is not yet so, or what is broken.
+/// The result as text: done, what is missing, or what is broken.
 fn words(text: &str) -> String {
     match said(text) {
         Seen::Done(()) => "done".to_owned(),

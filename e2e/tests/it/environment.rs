@@ -1,4 +1,4 @@
-//! Where the tests run: cluster, servers and image, as `cargo verify` hands them over in environment variables.
+//! Where the tests run: cluster, servers and image, from the environment variables that `cargo verify` sets.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use futures::FutureExt as _;
 
 use crate::scene::Uses;
 
-/// Variable with the gateway's image, as a pod names it.
+/// Variable with the gateway's image, as a pod refers to it.
 const GATEWAY_IMAGE: &str = "SLUICE_GATEWAY_IMAGE";
 
 const HINT: &str = "these tests are run by `cargo verify`, which brings up what they need";
@@ -23,18 +23,18 @@ const HINT: &str = "these tests are run by `cargo verify`, which brings up what 
 pub struct Environment {
     pub cluster: Cluster,
     pub operator: Operator,
-    /// `ClickHouse` as this machine sees it.
+    /// `ClickHouse` for programs of this machine.
     pub server: Server,
     pub clickhouse_pods: ClickHouseForPods,
-    /// Kafka as this machine sees it.
+    /// Address of Kafka for programs of this machine.
     pub kafka_host: String,
-    /// Kafka as pods see it.
+    /// Address of Kafka for pods.
     pub kafka_pods: String,
     pub gateway_image: String,
     target: Target,
 }
 
-/// `ClickHouse` as pods see it.
+/// `ClickHouse` for pods.
 pub struct ClickHouseForPods {
     pub url: String,
     pub user: String,
@@ -42,7 +42,7 @@ pub struct ClickHouseForPods {
 }
 
 impl Environment {
-    /// Reads the variables and asks every part for a sign of life, so that a missing one is said once and plainly.
+    /// Reads the variables and sends one request to every part, so that a missing one is reported once and clearly.
     pub async fn resolve() -> Result<Environment> {
         let gateway_image = std::env::var(GATEWAY_IMAGE)
             .ok()
@@ -72,7 +72,7 @@ impl Environment {
         Ok(self.target.resolve()?.kubeconfig)
     }
 
-    /// Where the cluster takes images from. An error where it pulls them, and can be given none.
+    /// Where images are loaded for the cluster. An error if the cluster pulls its images.
     pub fn images(&self) -> Result<ImageStore> {
         let images = self.target.resolve()?.images;
         images.with_context(|| {
@@ -80,7 +80,7 @@ impl Environment {
         })
     }
 
-    /// An error where `ClickHouse` is not the local stack's, which alone lets a test put something in front of it.
+    /// An error unless `ClickHouse` is the local stack's. A test can put a front only before that one.
     pub fn local_clickhouse_only(&self) -> Result<()> {
         ensure!(
             self.target.clickhouse.is_none(),
@@ -91,8 +91,8 @@ impl Environment {
     }
 }
 
-/// Runs `body` with the cluster and the servers, while the installed operator rests: with an operator of its own, beside other such tests or
-/// alone.
+/// Runs `body` with the cluster and the servers while the installed operator is paused: with an operator of its own, at the same time as
+/// such tests or alone.
 pub async fn without_operator<T>(
     uses: Uses,
     body: impl AsyncFnOnce(&Cluster, &Resolved) -> Result<T>,
@@ -108,11 +108,11 @@ pub async fn without_operator<T>(
     ran
 }
 
-/// The installed operator while it rests, and for how many tests.
+/// The paused operator, and the number of tests for which it is paused.
 static RESTS: tokio::sync::Mutex<(usize, Option<Paused>)> = tokio::sync::Mutex::const_new((0, None));
 
-/// Awaits `body` while the installed operator rests, which it does for the first such test until the last of them is over. For tests whose
-/// turn is with an operator of their own, or alone.
+/// Awaits `body` while the installed operator is paused. The first such test pauses it, and the last one resumes it. For tests that run
+/// with an operator of their own, or alone.
 pub async fn while_operator_rests<T>(cluster: &Cluster, body: impl Future<Output = Result<T>>) -> Result<T> {
     {
         let mut rests = RESTS.lock().await;
@@ -133,7 +133,7 @@ pub async fn while_operator_rests<T>(cluster: &Cluster, body: impl Future<Output
     ran.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Kafka and `ClickHouse` as programs on this machine see them.
+/// Addresses of Kafka and `ClickHouse` for programs of this machine.
 pub struct Servers {
     pub server: Server,
     pub kafka: String,
@@ -143,7 +143,7 @@ pub struct Servers {
     pub password: String,
 }
 
-/// The servers alone, for tests that need no cluster.
+/// Only the servers, for tests that need no cluster.
 pub async fn servers() -> Result<Servers> {
     let target = TargetArgs::from_environment().target()?;
     let resolved = target.resolve()?;
@@ -153,12 +153,12 @@ pub async fn servers() -> Result<Servers> {
     Ok(Servers { server, kafka: resolved.kafka.host, clickhouse, user, password })
 }
 
-/// Runs what blocks its thread for seconds beside the runtime.
+/// Runs work that blocks its thread for seconds, outside of the runtime's threads.
 pub async fn blocking(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     tokio::task::spawn_blocking(work).await.context("a thread that drives the stack ended")?
 }
 
-/// The server for this machine, and for pods. A given server has user and password in its URL.
+/// The server for this machine, and for pods. The URL of a given server contains user and password.
 fn clickhouse_of(target: &Target, host: &str, pods: &str) -> (Server, ClickHouseForPods) {
     if target.clickhouse.is_none() {
         let (user, password) = (clickhouse::USER.to_owned(), clickhouse::PASSWORD.to_owned());
@@ -171,7 +171,7 @@ fn clickhouse_of(target: &Target, host: &str, pods: &str) -> (Server, ClickHouse
     (server, ClickHouseForPods { url, user, password })
 }
 
-/// `http://user:password@host:port` apart; without them, the user `default` without a password.
+/// Splits `http://user:password@host:port`; without credentials, the user is `default` without a password.
 fn without_credentials(url: &str) -> (String, String, String) {
     let split = url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?)));
     let Some((scheme, (credentials, address))) = split else {

@@ -1,8 +1,8 @@
 //! End-to-end tests on a real Kubernetes, a real Kafka and a real `ClickHouse`: one file for each thing that must hold.
 //!
-//! Run by `cargo verify`, which brings the servers up, builds the images and installs the operator. Each test has its own
-//! namespace, topic and database and removes them; one that fails leaves what explains it in `target/e2e-logs/<test>/`.
-//! Tests that stop the installed operator, or measure a speed, run alone, the others beside each other (`turns`).
+//! Run by `cargo verify`, which starts the servers, builds the images and installs the operator. Each test has its own namespace, topic and
+//! database and removes them. A failed test leaves its evidence in `target/e2e-logs/<test>/`. Tests that stop the installed operator, or
+//! measure a speed, run alone; the others run at the same time (`turns`).
 
 mod account;
 mod environment;

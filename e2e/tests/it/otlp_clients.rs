@@ -1,7 +1,7 @@
-//! Clients that send numbered spans to a Service of the cluster over OTLP, as others do: by its address.
+//! Clients that send numbered spans to a Service of the cluster over OTLP, by its address, as users do.
 //!
-//! A request that is told to come again is sent again: nothing of it was stored. Any other answer, or none, is a failure of the test, because it
-//! leaves open whether the spans are stored.
+//! If the server asks to retry, a client sends the request again: nothing of it was stored. Any other answer, or none, fails the test,
+//! because the spans may or may not be stored.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::scene::Scene;
 
 const REQUEST_SPANS: u64 = 50;
 
-/// Until a request that was told to come again is sent again. Chosen: shorter than what servers ask for, so that a test does not wait for it.
+/// Pause before a retry. Chosen: shorter than the pause that servers ask for, so that a test does not wait for it.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// How often a request is sent at the most: for two minutes.
+/// Largest number of tries of a request: for two minutes.
 const TRIES: u32 = 240;
 
 /// The path of an export over gRPC.
@@ -36,7 +36,7 @@ const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Expor
 /// `UNAVAILABLE` of gRPC.
 const UNAVAILABLE: &str = "14";
 
-/// How a client sends.
+/// The protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// OTLP/HTTP with protobuf.
@@ -45,14 +45,14 @@ pub enum Protocol {
     Grpc,
 }
 
-/// Where a Service of the scene takes OTLP.
+/// The address at which a Service of the scene accepts OTLP.
 #[derive(Clone, Debug)]
 pub struct Address {
     http: String,
     grpc: String,
 }
 
-/// The ports of a Service by their names.
+/// The ports of a Service, by their names.
 pub async fn address(scene: &Scene, service: &str) -> Result<Address> {
     let found = scene.namespace.api::<Service>().get(service).await;
     let spec = found.with_context(|| format!("get the Service {service}"))?.spec;
@@ -68,7 +68,7 @@ pub async fn address(scene: &Scene, service: &str) -> Result<Address> {
     })
 }
 
-/// Clients that send numbered spans, each its own numbers, until they are stopped.
+/// Clients that send numbered spans, each with its own numbers, until they are stopped.
 pub struct Clients {
     sending: JoinSet<Result<Sent>>,
     is_over: Arc<AtomicBool>,
@@ -114,18 +114,18 @@ impl Clients {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// How often a request was told to come again.
+    /// How often a server asked to retry a request.
     pub fn told_again(&self) -> u64 {
         self.told_again.load(Ordering::Relaxed)
     }
 
-    /// What failed is told by [`Self::stop`]; here only that waiting is of no use.
+    /// Fails if a client has failed, because waiting is then of no use; [`Self::stop`] returns the cause.
     pub fn ensure_no_failure(&self) -> Result<()> {
         ensure!(!self.failed.load(Ordering::Relaxed), "a request failed while pods were replaced");
         Ok(())
     }
 
-    /// Ends all of them, and says what was answered with success.
+    /// Stops all of them, and returns what was answered with success.
     pub async fn stop(mut self) -> Result<Sent> {
         self.is_over.store(true, Ordering::Relaxed);
         let mut all = Sent::default();
@@ -136,7 +136,7 @@ impl Clients {
     }
 }
 
-/// What a server makes of a request.
+/// A server's answer to a request.
 enum Answer {
     Stored,
     ComeAgain,
@@ -153,7 +153,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends requests of numbers that no other client has.
+    /// Sends requests with numbers that no other client uses.
     async fn send_all(mut self, client: u64, clients: u64) -> Result<Sent> {
         let mut sent = Sent::default();
         for turn in 0.. {

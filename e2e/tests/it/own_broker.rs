@@ -1,4 +1,4 @@
-//! A broker of one test's own, which its pods reach: the test may stop and kill it, and no other test notices.
+//! A broker for one test, which its pods can reach. The test may stop and kill it without an effect on other tests.
 
 use std::path::PathBuf;
 
@@ -20,14 +20,14 @@ use crate::scene::Scene;
 pub struct OwnBroker {
     kafka: Kafka,
     folder: PathBuf,
-    /// Its own, also while it is down.
+    /// Reserved ports, also while the broker is down.
     _ports: [Port; 3],
 }
 
 impl OwnBroker {
-    /// Starts it, and has the scene's topic, load and pipeline use it. The pipeline is not there yet.
+    /// Starts it, and makes the scene's topic, load and pipeline use it. The pipeline must not exist yet.
     pub async fn start(scene: &mut Scene) -> Result<OwnBroker> {
-        // Pods of no other cluster reach this machine.
+        // Pods of another cluster cannot reach this machine.
         scene.environment.local_clickhouse_only()?;
         let folder = std::env::temp_dir().join(scene.namespace.name());
         let ports = Port::hold_all()?;
@@ -66,7 +66,7 @@ impl OwnBroker {
         .await
     }
 
-    /// Ends it. What it wrote stays where this is not called.
+    /// Ends it and removes its data. Without this call, its data stays.
     pub fn remove(self) -> Result<()> {
         let folder = self.folder.clone();
         drop(self);

@@ -1,6 +1,6 @@
 //! The scene of one test: its namespace, topic, database and pipeline, made before it and removed after it.
 //!
-//! Limits: what it is made of is each test's own; what all share, and who may stop it, is a matter of turns.
+//! Limits: these objects are the test's own. Which test may stop shared servers is decided by turns.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -23,24 +23,24 @@ use crate::account::assert_exactly_once;
 use crate::environment::{self, Environment, READY};
 pub use crate::turns::Uses;
 
-/// Scenes opened by this process, so that no two have the same names.
+/// Number of scenes that this process has opened, so that each has its own names.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
-/// How long rows may take to come. A stall of a minute is longer than any back-off of the gateway.
+/// How long to wait for rows. A stall of a minute is longer than any back-off of the gateway.
 pub const PATIENCE: Patience = Patience { deadline: Duration::from_mins(5), stall: Duration::from_mins(1) };
 
-/// Time for a load to pass, and for gateways to come or to leave; a load takes seconds on an idle machine.
+/// Time for a load to pass, and for gateways to start or to leave; a load takes seconds on an idle machine.
 pub const FLOW: Duration = Duration::from_mins(2);
 
 /// UIDs by the names of pods.
 pub type Uids = BTreeMap<String, String>;
 
-/// Whether there are as many pods as before under the same names, and each is another one.
+/// Whether there are as many pods as before with the same names, and each is a new one.
 pub fn are_others(now: &Uids, before: &Uids) -> bool {
     now.keys().eq(before.keys()) && now.iter().all(|(name, uid)| before.get(name) != Some(uid))
 }
 
-/// Everything that one test has for itself.
+/// Everything that one test has of its own.
 pub struct Scene {
     pub environment: Environment,
     pub namespace: Namespace,
@@ -50,7 +50,7 @@ pub struct Scene {
     pub producer: Producer,
 }
 
-/// What was made so far, to be removed in any case.
+/// The objects until now, which are always removed.
 #[derive(Default)]
 struct Made {
     namespace: Option<Namespace>,
@@ -58,7 +58,7 @@ struct Made {
     database: Option<Database>,
 }
 
-/// Runs `body` in a scene of its own with a topic of `partitions`; collects evidence when it fails, and removes everything.
+/// Runs `body` in a new scene with a topic of `partitions`; collects evidence if it fails, and removes everything.
 pub async fn run(
     test: &str,
     uses: Uses,
@@ -85,11 +85,11 @@ pub async fn run(
         collect(&Evidence::of(&cluster, test)?, namespace, failure).await;
         turn.failed(failure);
     }
-    // What is removed is this test's alone: the next one may begin, unless the operator that removes it is this test's, too.
+    // Only this test's objects are removed, so the next test may begin, unless this test's own operator must remove them.
     let turn = (uses != Uses::Servers).then_some(turn);
     let removed = made.remove().await;
     drop(turn);
-    // At once, because a run that is cut off never prints what its failed tests said.
+    // At once, because an interrupted run never prints the messages of its failed tests.
     say::progress(test, &failure.map_or("passed".to_owned(), |failure| format!("failed: {failure}")));
     match played {
         Ok(outcome) => outcome.and(removed),
@@ -97,7 +97,7 @@ pub async fn run(
     }
 }
 
-/// Keeps what explains a failure; trouble in doing so is only said, since it is not what failed.
+/// Collects the evidence of a failure. An error in that is only printed, because it is not the failure.
 async fn collect(evidence: &Evidence, namespace: &str, failure: &str) {
     let noted = evidence.note("failure.txt", failure);
     let collected = if namespace.is_empty() { Ok(()) } else { evidence.collect(namespace).await };
@@ -135,7 +135,7 @@ async fn open(environment: Environment, test: &str, partitions: i32, made: &mut 
     Ok(Scene { environment, namespace, topic, database, pipeline, producer })
 }
 
-/// A name that no other test has, now or before: names of namespaces that are on their way out cannot be used again.
+/// A name that no other test has or had: the name of a terminating namespace cannot be used again.
 fn unique_name(test: &str) -> String {
     let test: String = test.replace('_', "-").chars().take(30).collect();
     let test = test.trim_end_matches('-');
@@ -143,7 +143,7 @@ fn unique_name(test: &str) -> String {
 }
 
 impl Made {
-    /// Removes all of it, the pipeline before what it uses; goes on after a failure and gives the first.
+    /// Removes all of it, the pipeline first. Continues after a failure and returns the first.
     async fn remove(self) -> Result<()> {
         let mut failures: Vec<Error> = Vec::new();
         if let Some(namespace) = self.namespace {
@@ -164,8 +164,8 @@ impl Made {
 }
 
 impl Scene {
-    /// Puts a front of its own between this scene's gateways, which are not there yet, and `ClickHouse`, where the local stack's pods reach
-    /// this machine: what a test does there, no other test sees.
+    /// Puts a front between `ClickHouse` and this scene's gateways, which must not exist yet. The local stack's pods must reach this
+    /// machine. Faults of the front affect no other test.
     pub async fn front(&mut self) -> Result<SinkFront> {
         self.environment.local_clickhouse_only()?;
         let server = environment::servers().await?.clickhouse;
@@ -205,25 +205,25 @@ impl Scene {
         Load::start(&self.producer, self.feed(Shape::Numbered, Some(spans_per_second)))
     }
 
-    /// The same, once so many rows are there.
+    /// As [`Self::load`]; returns once `rows` rows are stored.
     pub async fn flowing_load(&self, spans_per_second: u64, rows: u64, deadline: Duration) -> Result<Load> {
         let load = self.load(spans_per_second);
         self.wait_rows(rows, deadline).await.map(|()| load)
     }
 
-    /// Ends a load, all of whose spans must be there once.
+    /// Ends a load, and checks that each of its spans has one row.
     pub async fn end(&self, load: Load) -> Result<()> {
         self.assert_nothing_lost(&load.stop().await?).await.map(drop)
     }
 
-    /// The gateways are those of before.
+    /// Checks that the gateways are those of `before`.
     pub async fn assert_same_gateways(&self, before: &Uids) -> Result<()> {
         let after = self.pipeline.gateways().uids().await?;
         ensure!(after == *before, "the gateways are {after:?}, were {before:?}");
         Ok(())
     }
 
-    /// Waits until each gateway of before has another one in its place.
+    /// Waits until each gateway of `before` is replaced.
     pub async fn wait_other_gateways(&self, before: &Uids, deadline: Duration) -> Result<()> {
         until("other gateways in place of all", deadline, async || {
             let now = self.pipeline.gateways().uids().await?;
@@ -232,12 +232,12 @@ impl Scene {
         .await
     }
 
-    /// What counts the producer's spans.
+    /// The oracle that counts the producer's spans.
     pub fn oracle(&self) -> Oracle {
         self.database.oracle(TABLE, self.producer.run())
     }
 
-    /// Waits until `rows` rows are stored, whatever they are.
+    /// Waits until `rows` rows are stored.
     pub async fn wait_rows(&self, rows: u64, deadline: Duration) -> Result<()> {
         let oracle = self.oracle();
         until(&format!("{rows} rows"), deadline, async || {
@@ -257,13 +257,13 @@ impl Scene {
         .await
     }
 
-    /// Waits until all of `sent` is stored and committed. Nothing may be lost, doubled or foreign, and no gateway may say that something was,
-    /// or may be: with `delivery.commit` of either kind a row is in the table once, as long as the table's window remembers its token.
+    /// Waits until all of `sent` is stored and committed. Nothing may be lost, doubled or foreign, and no gateway may report that something
+    /// was, or may be. With either value of `delivery.commit`, a row is in the table once, as long as the table's window has its token.
     pub async fn assert_nothing_lost(&self, sent: &Sent) -> Result<Verdict> {
         ensure!(sent.doubtful.is_empty(), "Kafka did not take every message: {:?}", sent.failure);
         let oracle = self.oracle();
         oracle.wait_until_complete(sent, PATIENCE, |_| {}).await?;
-        // Only now nothing is on its way any more that could double a row after the count.
+        // After this, no INSERT is on its way that could double a row after the count.
         self.wait_committed().await?;
         let verdict = oracle.wait_until_complete(sent, PATIENCE, |_| {}).await?;
         let report = serde_json::to_string(&verdict).context("write the verdict")?;

@@ -1,10 +1,10 @@
-//! Whose turn it is: tests that use what all share run beside each other; then those with an operator of their own, while the installed one
-//! rests; then those that change what all share, or measure a speed, one after another.
+//! The order of the tests. Tests that only use shared servers run at the same time. Then come those with an operator of their own, while
+//! the installed one is paused. Last come those that change what all share, or measure a speed, one after another.
 //!
-//! Every test has a thread from the start and waits here. The longest of those that wait begins first ([`LONGEST`]), so that none is
-//! left over for the end.
+//! Every test has a thread from the start and waits here. Of the waiting tests, the longest begins first ([`LONGEST`]), so that no long
+//! test is left at the end.
 //!
-//! Limits: [`BESIDE_MAX`] tests beside each other. After [`FAILURES_VARIABLE`] failures no further test begins.
+//! Limits: [`BESIDE_MAX`] tests at the same time. After [`FAILURES_VARIABLE`] failures, no further test begins.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use anyhow::{Result, ensure};
 use e2e_stack::say;
 use tokio::sync::Notify;
 
-/// Tests beside each other. Chosen: they wait for pods and servers more than they compute, on two cores that they share with both.
+/// Tests at the same time. Chosen: they wait for pods and servers more than they compute, on two cores that they share with both.
 const BESIDE_MAX: usize = 5;
 
-/// Variable with the number of failures after which no further test begins; without it, all do.
+/// Variable with the number of failures after which no further test begins; without it, there is no limit.
 const FAILURES_VARIABLE: &str = "SLUICE_FAILURES_MAX";
 
 /// Tests that take more than a minute, the longest first, by the beginning of their names. Measured in two whole runs on 27 November 2026, in
@@ -51,15 +51,15 @@ static TURNS: Turns = Turns::new();
 
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
-/// What a test does to what all tests share.
+/// How a test uses what all tests share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uses {
-    /// Uses the servers and the operator as they are.
+    /// It uses the servers and the operator without changing them.
     Servers,
-    /// Uses the servers, and has an operator of its own: the installed one rests meanwhile (`environment::while_operator_rests`).
+    /// It uses the servers, and has an operator of its own: the installed one is paused meanwhile (`environment::while_operator_rests`).
     OwnOperator,
-    /// Stops or changes the installed operator, or measures how fast something is: no other test runs meanwhile. No test stops a server
-    /// that others use.
+    /// It stops or changes the installed operator, or measures a speed: no other test runs meanwhile. No test stops a server that others
+    /// use.
     ServersAlone,
 }
 
@@ -67,7 +67,7 @@ impl Uses {
     /// Waits for the right to run.
     ///
     /// # Errors
-    /// When so many tests have failed that this one is not to begin.
+    /// So many tests have failed that this one must not begin.
     pub async fn turn(self) -> Result<Turn> {
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
         let turn = TURNS.turn(self, rank(&test), test).await;
@@ -83,7 +83,7 @@ impl Uses {
     }
 }
 
-/// The place of a test among the longest; the others come behind them.
+/// The position of a test among the longest; other tests come behind them.
 fn rank(test: &str) -> usize {
     LONGEST.iter().position(|begin| test.starts_with(begin)).unwrap_or(LONGEST.len())
 }
@@ -97,7 +97,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Counts a test that failed, and says why, for whoever reads what the test program prints.
+    /// Counts a failed test, and prints its cause.
     pub fn failed(&self, cause: &str) {
         FAILED.fetch_add(1, Ordering::Relaxed);
         let first = cause.lines().next().unwrap_or_default();
@@ -115,7 +115,7 @@ impl Drop for Turn {
 
 struct Turns {
     count: Mutex<Count>,
-    /// Somebody has ended.
+    /// Notified when a test has ended.
     changed: Notify,
 }
 
@@ -124,11 +124,11 @@ impl Turns {
         Turns { count: Mutex::new(Count::NONE), changed: Notify::const_new() }
     }
 
-    /// Not to be given up while it waits: who comes behind it would wait for it for ever.
+    /// Must not be dropped while it waits: a test behind it would wait forever.
     async fn turn(&'static self, uses: Uses, rank: usize, test: String) -> Turn {
         self.count().arrive(uses, rank);
         loop {
-            // Before the look, so that an end right after it is heard of.
+            // Before the check, so that an end right after it is not missed.
             let changed = self.changed.notified();
             if self.count().begin(uses, rank) {
                 return Turn { uses, test, began: Instant::now(), turns: self };
@@ -142,7 +142,7 @@ impl Turns {
     }
 }
 
-/// Who waits and who runs.
+/// The waiting and running tests.
 #[derive(Debug)]
 struct Count {
     waiting: Vec<(Uses, usize)>,
@@ -156,7 +156,7 @@ impl Count {
         self.waiting.push((uses, rank));
     }
 
-    /// Whether it may begin, and has.
+    /// Lets the test begin if it may; returns whether it did.
     fn begin(&mut self, uses: Uses, rank: usize) -> bool {
         let may = self.may_begin(uses, rank);
         if may {

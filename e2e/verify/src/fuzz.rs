@@ -27,20 +27,20 @@ use e2e_stack::say;
 /// Seconds after which an input counts as endless: a thousand times the longest on two shared cores.
 const INPUT_SECONDS_MAX: u32 = 60;
 
-/// A round of a long run, in minutes. A job may take 40; what a round found is where the next begins.
+/// Minutes of a round of a long run. A job may take 40; each round begins with the inputs that earlier rounds found.
 const ROUND_MINUTES_MAX: u32 = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     pub name: &'static str,
-    /// Folder of its inputs, which targets of the same sort of bytes share.
+    /// Folder of its inputs; targets with the same kind of input share it.
     pub corpus: &'static str,
-    /// Runs in `verify`: one to three seconds of one core each, measured on 21 November 2026 on two shared virtual cores; those of `otlp_split`
-    /// and `spool_log` are estimates.
+    /// Runs in `verify`: one to three seconds of one core each, measured on 21 November 2026 on two shared virtual cores; the numbers of
+    /// `otlp_split` and `spool_log` are estimates.
     pub runs: u32,
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: [Target; 11] = [
     Target { name: "otlp_walk", corpus: "otlp", runs: 100_000 },
     Target { name: "otlp_json", corpus: "otlp_json", runs: 20_000 },
@@ -92,7 +92,7 @@ Exit codes:
 /// Builds the targets and runs them.
 ///
 /// # Errors
-/// If there is no nightly compiler, or a target broke a promise: the error names the input and the command that reproduces it.
+/// There is no nightly compiler, or a target broke a promise: the error names the input and the command that reproduces it.
 pub fn run(args: &FuzzArgs) -> anyhow::Result<ExitCode> {
     interrupt::watch()?;
     let programs = Programs::build()?;

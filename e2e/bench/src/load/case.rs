@@ -1,11 +1,11 @@
-//! The cases: what clients send, and what differs from a pipeline's defaults.
+//! The cases: what clients send, and which settings differ from a pipeline's defaults.
 
 use super::otlp_request::Weight;
 
 /// A case of the load test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// What each request has.
+    /// The contents of each request.
     pub weight: Weight,
     /// What differs from the defaults.
     pub setting: Setting,
@@ -25,7 +25,7 @@ pub struct Setting {
     words: &'static str,
 }
 
-/// A pipeline that says nothing of this. 10 GiB is the default of `queue.size`.
+/// A pipeline with defaults only. 10 GiB is the default of `queue.size`.
 const DEFAULTS: Setting =
     Setting { suffix: None, flush: None, volume_mib: 10 << 10, is_away: false, words: "defaults" };
 
@@ -55,7 +55,7 @@ const SETTINGS: [Setting; 6] = [
 ];
 
 impl Case {
-    /// All of them.
+    /// All cases.
     pub fn all() -> Vec<Case> {
         let of_weight = |weight| SETTINGS.map(|setting| Case { weight, setting });
         [Weight::Heavy, Weight::Light].into_iter().flat_map(of_weight).collect()
@@ -74,7 +74,7 @@ impl Case {
         self.setting.suffix.is_none()
     }
 
-    /// What it does, in words.
+    /// Describes the case for a person.
     pub fn describe(&self) -> String {
         format!("{}; {}", self.weight.words(), self.setting.words)
     }

@@ -6,8 +6,8 @@
 //!         -> another answer, or the last time to accept it is over: failed
 //! ```
 //!
-//! Job: load as exporters of OpenTelemetry make it, and what became of each request. Place in the flow: before the gateway. Owner: a task
-//! for each client. Limits: a client holds one request. Clients share the cores of the machine with the gateway, so that times are those of
+//! Job: send load as OpenTelemetry exporters do, and count the outcome of each request. Place in the flow: before the gateway. Owner: a
+//! task for each client. Limits: a client holds one request. Clients share the cores of the machine with the gateway, so times are those of
 //! both.
 
 use std::sync::Arc;
@@ -27,22 +27,22 @@ use tokio::task::JoinSet;
 use super::otlp_request::{OtlpRequest, OtlpRequests};
 use super::tally::{Delivery, Tally};
 
-/// How long a client waits for an answer. Chosen: longer than the 10 s of exporters. A request that is sent again after its client stopped to
-/// wait may be in the table twice, and that would say nothing of the gateway.
+/// How long a client waits for an answer. Chosen: longer than the 10 s of exporters. If a client stops waiting and sends the request again,
+/// its rows may be in the table twice, and that would be no fault of the gateway.
 const ANSWER_PATIENCE: Duration = Duration::from_mins(1);
 
 /// How long a client waits before it sends a request again, if the answer does not say, and at most.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(10);
 
-/// How long after the clients' time a request may still be accepted. Chosen: a volume that is full gives all clients room within half a
-/// minute, each time that it asks them to come again after 5 s.
+/// How long after the clients' time a request may still be accepted. Chosen: a full volume has room for all clients again within half a
+/// minute; meanwhile the gateway asks them to retry after 5 s.
 const ACCEPT_PATIENCE: Duration = Duration::from_mins(2);
 
-/// Characters of an answer that are kept.
+/// Characters of an answer that are kept for the report.
 const ANSWER_CHARS_MAX: usize = 300;
 
-/// Clients at work.
+/// Running clients.
 pub struct Clients {
     shared: Arc<Shared>,
     running: JoinSet<Tally>,
@@ -55,26 +55,26 @@ struct Shared {
     http: Client<HttpConnector, Full<Bytes>>,
     /// The number of the next request.
     next: AtomicU64,
-    /// From then on no client begins another request.
+    /// After this time, no client begins another request.
     end: Instant,
-    /// There is nothing left that could accept a request.
+    /// Set when the gateway has ended, so that no request can be accepted any more.
     is_over: AtomicBool,
 }
 
-/// An answer, by what its client does next.
+/// An answer, sorted by what the client does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     Accepted,
-    /// It is sent again after this time.
+    /// The client sends the request again after this time.
     Again(Duration, String),
     Refused(String),
 }
 
 impl Clients {
-    /// So many clients begin to send to this `host:port`, for this time.
+    /// Starts `count` clients that send to this `host:port` for `time`.
     ///
     /// # Errors
-    /// When the address is none.
+    /// The address is invalid.
     pub fn start(requests: OtlpRequests, address: &str, (count, time): (u32, Duration)) -> Result<Clients> {
         let uri =
             format!("http://{address}/v1/traces").parse::<Uri>().context("read the gateway's address")?;
@@ -94,20 +94,20 @@ impl Clients {
         Ok(Clients { shared, running, tally: Tally::default() })
     }
 
-    /// Whether their time is over; some may still send a request again.
+    /// Whether their time is over; some may still retry a request.
     pub fn time_is_over(&self) -> bool {
         Instant::now() >= self.shared.end
     }
 
-    /// The gateway has gone: they end with the requests that they have.
+    /// Tells the clients that the gateway has ended: they stop retrying and end.
     pub fn give_up(&self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for their end, and not longer than this; `true` once all have ended.
+    /// Waits until all clients have ended, at most this long; `true` if they have.
     ///
     /// # Errors
-    /// When one of them panicked.
+    /// A client panicked.
     pub async fn end_within(&mut self, patience: Duration) -> Result<bool> {
         let deadline = tokio::time::Instant::now() + patience;
         while let Ok(ended) = tokio::time::timeout_at(deadline, self.running.join_next()).await {
@@ -117,7 +117,7 @@ impl Clients {
         Ok(false)
     }
 
-    /// What became of all requests.
+    /// The outcomes of all requests.
     pub fn tally(self) -> Tally {
         self.tally
     }
@@ -133,7 +133,7 @@ impl Shared {
         tally
     }
 
-    /// Sends a request until it is accepted, refused for good, or too late.
+    /// Sends a request until it is accepted, finally refused, or too late.
     async fn deliver(&self, request: OtlpRequest) -> Delivery {
         let began = Instant::now();
         let OtlpRequest { numbers, body } = request;
@@ -184,7 +184,7 @@ impl Shared {
 }
 
 impl Answer {
-    /// As the OTLP specification sorts answers; `after` is the value of `Retry-After`.
+    /// Sorts an answer as the OTLP specification does; `after` is the value of `Retry-After`.
     fn of(status: StatusCode, after: Option<&str>, text: &str) -> Answer {
         let said = || format!("{status}: {}", text.chars().take(ANSWER_CHARS_MAX).collect::<String>());
         match status.as_u16() {
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(of(413, None), Answer::Refused("413 Payload Too Large: text".to_owned()));
     }
 
-    /// A gateway that answers each connection with the next of these, and its last one for ever.
+    /// A gateway that gives these answers, one per connection; the last one repeats.
     async fn server(answers: &'static [&'static str]) -> String {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -223,7 +223,7 @@ mod tests {
             for number in 0_usize.. {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let answer = answers[number.min(answers.len() - 1)];
-                // The whole request: what is not read would reset the connection.
+                // Read the whole request: unread bytes would reset the connection.
                 let (mut bytes, mut text) = ([0; 4096], String::new());
                 while !text.ends_with("]}]}]}") {
                     let length = stream.read(&mut bytes).await.unwrap();
@@ -241,7 +241,7 @@ mod tests {
         use e2e_fixtures::spans::Run;
         let requests = OtlpRequests::new(Weight::Light, Run { id: 1, start_ns: 1 });
         let address = server(answers).await;
-        // One request is begun at least, because the time is over only after that.
+        // The client begins at least one request, because its time ends only afterwards.
         let mut clients = Clients::start(requests, &address, (1, Duration::from_millis(100))).unwrap();
         if give_up {
             assert!(!clients.end_within(Duration::from_millis(50)).await.unwrap());

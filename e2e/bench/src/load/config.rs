@@ -1,6 +1,7 @@
 //! The gateway's config: as the operator writes it for a pipeline with `source.otlp` and defaults, in a pod with [`LIMIT_MIB`].
 //!
-//! Different are the addresses, which are those of this machine, and `insert.maxInterval` in cases about it: no field of a pipeline sets it.
+//! Only two things differ: the addresses, which are those of this machine, and `insert.maxInterval` in some cases. No field of a pipeline
+//! sets the latter.
 
 use std::path::Path;
 
@@ -11,13 +12,13 @@ use super::case::Case;
 use e2e_fixtures::gateway::ANY_PORT;
 use e2e_fixtures::pipeline::TABLE;
 
-/// The limit of the pod, MiB: that of the published benchmark.
+/// Memory limit of the pod, MiB: the one of the published benchmark.
 pub const LIMIT_MIB: u64 = 1_000;
 
-/// The whole cores of the default request for CPU, and one at least.
+/// The default CPU request in whole cores; at least one.
 const WORKERS: u32 = 1;
 
-/// The default grace period of 60 s, less what the operator keeps for the exit and for endpoints.
+/// The default grace period of 60 s, minus the time that the operator reserves for the exit and for endpoints.
 const SHUTDOWN: &str = "45s";
 
 /// The config of a case's gateway.

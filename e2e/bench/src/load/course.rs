@@ -28,16 +28,17 @@ use e2e_stack::say;
 /// How long ClickHouse takes to answer an INSERT, as in the published benchmark.
 const INSERT_TAKES: Duration = Duration::from_secs(3);
 
-/// Time between two looks at gateway and clients.
+/// Time between two checks of gateway and clients.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// How long the gateway may take until it accepts requests.
 const START_PATIENCE: Duration = Duration::from_mins(1);
 
-/// A gateway that is drained and commits nothing for so long has failed. Chosen: longer than it waits between two tries while ClickHouse is away.
+/// A draining gateway that commits nothing for this long has failed. Chosen: longer than its pause between two tries while ClickHouse is
+/// away.
 const STALL: Duration = Duration::from_mins(2);
 
-/// Who runs, and for how long.
+/// The program of the runs, and their duration.
 pub struct Course {
     /// The gateway's program.
     pub program: PathBuf,
@@ -45,11 +46,11 @@ pub struct Course {
     pub folder: PathBuf,
     /// Number of clients.
     pub clients: u32,
-    /// For how long they begin requests.
+    /// How long the clients begin requests.
     pub time: Duration,
 }
 
-/// A gateway and what it writes to.
+/// A gateway and the ClickHouse that it writes to.
 struct Scene<'a> {
     case: &'a Case,
     run: Run,
@@ -59,10 +60,10 @@ struct Scene<'a> {
 }
 
 impl Course {
-    /// Runs a case, in a database of its own that is removed.
+    /// Runs a case, in its own database, which is removed.
     ///
     /// # Errors
-    /// When the case could not be run. A gateway that ends is an outcome.
+    /// The case could not be run. If the gateway ends, that is an outcome and no error.
     pub async fn run(&self, case: &Case) -> Result<Outcome> {
         let name = case.name();
         let (run, folder) = (Run::fresh(), self.folder.join(&name));
@@ -81,7 +82,7 @@ impl Course {
             Err(error) => Err(error),
         };
         sink.delete().await;
-        // Gigabytes, where ClickHouse was away.
+        // It has gigabytes if ClickHouse was away.
         fs::remove_dir_all(&queue).with_context(|| format!("remove {}", queue.display()))?;
         outcome
     }
@@ -109,7 +110,7 @@ impl Course {
 }
 
 impl Scene<'_> {
-    /// Where it accepts OTLP.
+    /// Waits until it accepts OTLP; returns the address.
     async fn until_it_accepts(&mut self) -> Result<String> {
         let began = Instant::now();
         loop {
@@ -123,7 +124,8 @@ impl Scene<'_> {
         }
     }
 
-    /// What became of the requests, and the gateway's end if it ended. ClickHouse is back once the clients' time is over.
+    /// Waits for the clients. Returns the outcomes of the requests, and the gateway's error if it ended. When the clients' time is over,
+    /// ClickHouse is reachable again.
     async fn until_clients_end(&mut self, mut clients: Clients) -> Result<(Tally, Option<anyhow::Error>)> {
         let (mut is_away, mut ended) = (self.case.setting.is_away, None);
         while !clients.end_within(LOOK).await? {
@@ -143,7 +145,7 @@ impl Scene<'_> {
         Ok((clients.tally(), ended))
     }
 
-    /// Until it has inserted all that it accepted.
+    /// Waits until it has inserted everything that it accepted.
     async fn until_drained(&mut self) -> Result<()> {
         self.gateway.drain().await.context("the gateway did not answer POST /drain")?;
         say::progress(&self.case.name(), "the clients have ended, and the gateway is drained");

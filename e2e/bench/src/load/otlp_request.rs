@@ -1,4 +1,5 @@
-//! Requests of OTLP/JSON, cheap to make: texts that are written once, into which each request writes its ids and numbers.
+//! Requests of OTLP/JSON that are cheap to make: texts that are written once. Each request copies one and writes its ids and numbers into
+//! it.
 //!
 //! Job: bodies of an exact size whose spans are numbered, so that lost and doubled spans are exact counts. Place in the flow: before the
 //! clients. Limits: making a request copies its text, and writes 58 bytes a span.
@@ -20,7 +21,7 @@ use e2e_fixtures::spans::{Dice, NUMBER_KEY, Run};
 const NUMBER_FIRST: u64 = 1_000_000_000;
 const DIGITS: usize = 10;
 
-/// Digits of a span id, and of the half of a trace id that is not the run's.
+/// Digits of a span id, and of the second half of a trace id; the first half is the run's id.
 const ID_DIGITS: usize = 16;
 
 /// An odd number: multiplying by it maps numbers one to one. It is 2^64 divided by the golden ratio.
@@ -31,13 +32,13 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 /// Bytes of the first text of a heavy span; the second one fills the span up.
 const INPUT_BYTES: usize = 3_000;
 
-/// One word in so many is a random number, so that prose does not compress as repeated words do.
+/// One word in this many is a random number, so that the text compresses like prose and not like repeated words.
 const PLAIN_WORDS: u64 = 6;
 
-/// How a span ends, behind its last text.
+/// The end of a span, behind its last text.
 const SPAN_END: &str = r#""}}],"status":{}}"#;
 
-/// What a request has.
+/// The contents of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// 50 traces with 467 spans: 3.6 MB.
@@ -55,7 +56,7 @@ impl Weight {
         }
     }
 
-    /// What it is, in words.
+    /// Describes the weight for a person.
     pub fn words(self) -> &'static str {
         match self {
             Weight::Heavy => "50 traces, 467 spans and 3.6 MB a request",
@@ -88,16 +89,16 @@ pub struct OtlpRequest {
     pub body: Bytes,
 }
 
-/// The requests of a run.
+/// Makes the requests of a run.
 #[derive(Debug)]
 pub struct OtlpRequests {
-    /// Each is used in turn.
+    /// The texts, used in turn.
     texts: Vec<Text>,
     /// Spans of all texts together.
     spans: u64,
 }
 
-/// A text, and where a request writes.
+/// A text, and the places where a request writes.
 #[derive(Debug)]
 struct Text {
     bytes: Vec<u8>,
@@ -106,7 +107,7 @@ struct Text {
     spans_before: u64,
 }
 
-/// Where a span's ids and its number are in the text, and whose ids they are.
+/// Where a span's ids and its number are in the text, and to which spans of the request the ids belong.
 #[derive(Clone, Copy, Debug)]
 struct SpanPlaces {
     trace_id: usize,
@@ -261,7 +262,7 @@ impl TextWriter {
         self.text.push_str(SPAN_END);
     }
 
-    /// So many bytes of words and numbers.
+    /// Writes this many bytes of words and numbers.
     fn prose(&mut self, bytes: usize) {
         let end = self.text.len() + bytes;
         while self.text.len() < end {
@@ -276,7 +277,7 @@ impl TextWriter {
         self.text.truncate(end);
     }
 
-    /// A place for so many digits.
+    /// Reserves a place for this many digits; returns its position.
     fn place(&mut self, digits: usize) -> usize {
         let at = self.text.len();
         self.text.extend(std::iter::repeat_n('0', digits));
@@ -288,7 +289,7 @@ impl TextWriter {
     }
 }
 
-/// What prose is made of.
+/// The words of the prose.
 const WORDS: [&str; 32] = [
     "the",
     "customer",

@@ -23,7 +23,7 @@ pub struct Outcome {
     pub retried: u64,
     /// Requests that were never accepted.
     pub failed: u64,
-    /// Accepted requests a second, within the clients' time.
+    /// Accepted requests a second, during the clients' time.
     pub req_per_s: f64,
     /// From the first time that a request was sent until it was accepted, milliseconds; `None` if none was.
     pub p50_ms: Option<f64>,
@@ -32,19 +32,19 @@ pub struct Outcome {
     pub max_ms: Option<f64>,
     /// The kernel's peak of the resident set, MiB.
     pub peak_mib: f64,
-    /// Kills by the kernel.
+    /// Processes that the kernel killed.
     pub kills: u64,
-    /// Rows in the table; `None` if the gateway did not insert all that it had.
+    /// Rows in the table; `None` if the gateway did not insert all accepted spans.
     pub rows: Option<u64>,
     /// Spans of accepted requests without a row.
     pub lost: Option<u64>,
     /// Rows beyond the first of a span.
     pub doubled: Option<u64>,
-    /// What did not hold; empty if all did.
+    /// Requirements that are not met; empty if all are.
     pub failures: Vec<String>,
 }
 
-/// What was seen of a case.
+/// The observations of a case.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The clients' time.
@@ -56,7 +56,7 @@ pub struct Seen {
 }
 
 impl Outcome {
-    /// What was seen, and what of it must not be.
+    /// The outcome of a case with these observations, and the requirements that it breaks.
     pub(super) fn new(case: &Case, seen: &Seen) -> Outcome {
         let Seen { time, tally, usage, counted } = seen;
         let (sorted, spans) = (tally.sorted(), tally.sent().acked.count());
@@ -86,7 +86,7 @@ impl Outcome {
         outcome
     }
 
-    /// One that could not be run.
+    /// The outcome of a case that could not be run.
     pub(super) fn ended(case: &Case, why: &str) -> Outcome {
         Outcome { case: case.name(), failures: vec![why.to_owned()], ..Outcome::default() }
     }
@@ -96,7 +96,7 @@ fn tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-/// The requirements that were not met, one by one.
+/// The requirements that were not met.
 fn broken(case: &Case, seen: &Seen, outcome: &Outcome) -> Vec<String> {
     let mut failures = Vec::new();
     let mut must = |holds: bool, what: &dyn Fn() -> String| {

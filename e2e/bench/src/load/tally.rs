@@ -1,4 +1,4 @@
-//! What became of the requests of a case.
+//! The outcomes of the requests of a case.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use e2e_fixtures::produce::Sent;
 use e2e_fixtures::spans::Numbers;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// The numbers of its spans.
@@ -17,7 +17,7 @@ pub struct Delivery {
     pub took: Option<Duration>,
     /// Whether it was accepted within the clients' time.
     pub is_in_time: bool,
-    /// What the first answer said that did not accept it.
+    /// The text of the first answer that did not accept it.
     pub refusal: Option<String>,
 }
 
@@ -34,7 +34,7 @@ pub struct Tally {
     pub failed: u64,
     /// Accepted within the clients' time.
     pub in_time: u64,
-    /// What the first answer said that accepted no request.
+    /// The text of the first answer that did not accept a request.
     pub refusal: Option<String>,
     accepted_spans: Vec<Range<u64>>,
     failed_spans: Vec<Range<u64>>,
@@ -59,7 +59,7 @@ impl Tally {
         self.refusal = self.refusal.take().or(delivery.refusal);
     }
 
-    /// Adds what another client counted.
+    /// Adds the counts of another client.
     pub fn extend(&mut self, other: Tally) {
         self.requests += other.requests;
         self.accepted_first += other.accepted_first;
@@ -72,7 +72,7 @@ impl Tally {
         self.took.extend(other.took);
     }
 
-    /// The numbers that must be in the table, and those that may be.
+    /// The numbers that must be in the table, and the numbers that may be.
     pub fn sent(&self) -> Sent {
         Sent {
             acked: numbers(&self.accepted_spans),
@@ -90,7 +90,7 @@ impl Tally {
     }
 }
 
-/// In rising order, so that each range is added behind all others.
+/// Sorts the ranges first, so that each is added behind all others.
 fn numbers(ranges: &[Range<u64>]) -> Numbers {
     let mut ranges = ranges.to_vec();
     ranges.sort_unstable_by_key(|range| range.start);

@@ -22,22 +22,22 @@ use e2e_fixtures::gateway::metric;
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
-/// Time between two looks at the gateway: ten in the window that a rate is taken over.
+/// Time between two checks of the gateway: ten in the window of a rate.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A run that neither reads nor inserts for so long, while the sink is well, has failed. Longer than the first rebalance.
+/// A run that neither reads nor inserts for this long, while the sink works, has failed. Longer than the first rebalance.
 const STALL: Duration = Duration::from_mins(1);
 
 /// How soon full speed must be back.
 const RECOVERY_MAX_S: f64 = 5.0;
 
-/// What the oversized batch's partition is.
+/// The partition of the oversized batch.
 const OVERSIZED_PARTITION: i32 = 3;
 
-/// How long the other partitions are watched once one has stopped, to see that nothing dies late.
+/// How long the other partitions are watched after one has stopped, so that a late failure is seen.
 const WATCH: Duration = Duration::from_secs(5);
 
-/// Who runs, and where files go.
+/// The program and settings of the runs, and the folder for their files.
 pub struct Course {
     /// The gateway's program.
     pub program: PathBuf,
@@ -47,11 +47,11 @@ pub struct Course {
     pub queue: QueueMode,
     /// A folder for configs and logs.
     pub folder: PathBuf,
-    /// How long a sink is slow or gone.
+    /// How long a sink is slow or unreachable.
     pub outage: Duration,
 }
 
-/// How far a gateway is.
+/// The progress of a gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Progress {
     /// Spans read.
@@ -60,7 +60,7 @@ struct Progress {
     inserted: f64,
 }
 
-/// A gateway that runs, and what it writes to.
+/// A running gateway, and the sink that it writes to.
 struct Scene {
     gateway: Gateway,
     front: Front,
@@ -71,10 +71,10 @@ struct Scene {
 }
 
 impl Course {
-    /// A backlog is read while something happens to the sink.
+    /// The gateway reads a backlog while the sink has an outage.
     ///
     /// # Errors
-    /// When the run could not be made, or the gateway ended by itself.
+    /// The run could not be made, or the gateway exited early.
     pub async fn backlog(&self, name: &str, size: &Size, outage: &Outage, load: &Load) -> Result<Outcome> {
         let outcome = self.backlog_in(name, size, outage, load).await;
         load.topic.delete_group(&group_of(name, load)).await?;
@@ -97,7 +97,7 @@ impl Course {
         let usage = ended(gateway).await?;
         let mut outcome = counted(name, size, usage, (&sink, load), 0)?;
         match back {
-            // Speed behind an outage from the start has nothing to be compared with.
+            // If the outage lasts from the start, there is no earlier speed to compare with.
             None if outage.from_start => {}
             None => outcome.rate = pace.rate_until(Duration::MAX),
             Some((gone, back)) => {
@@ -112,7 +112,7 @@ impl Course {
     /// One batch is larger than the budget allows.
     ///
     /// # Errors
-    /// When the run could not be made, or the gateway ended by itself.
+    /// The run could not be made, or the gateway exited early.
     pub async fn oversized(&self, name: &str, codec: &'static str, spans: u64) -> Result<Outcome> {
         let size = SIZES[0];
         let filling = Filling { batch_bytes: 512 << 10, message_spans: 4_096, padded: false, codec };
@@ -140,7 +140,7 @@ impl Course {
         };
         let end = load.spans + large.message_spans;
         let held = load.batch(&large, OVERSIZED_PARTITION, end).await?;
-        // Behind it, everywhere but in its own partition, where nothing would pass.
+        // More batches behind it, in all partitions but its own, which stays stopped.
         let others: Vec<i32> = (0..size.partitions).filter(|number| *number != OVERSIZED_PARTITION).collect();
         let rest = load.spans + spans / 2;
         load.fill_partitions(filling, &others, rest).await?;
@@ -177,8 +177,8 @@ impl Course {
         Ok(Scene { gateway, front, sink, group, began: Instant::now(), pace: Pace::default() })
     }
 
-    /// The sink goes when a quarter is read and inserts were seen for long enough to know their rate, and comes back. Says when, since the
-    /// start.
+    /// The sink goes away once a quarter is read and inserts were seen for long enough to know their rate, and comes back. Returns when it
+    /// came back, since the start.
     async fn outage(
         &self,
         name: &str,
@@ -206,7 +206,7 @@ impl Course {
         Ok((gone, scene.began.elapsed()))
     }
 
-    /// The sink goes for as long as an outage is, and comes back.
+    /// The sink goes away for the time of an outage, and comes back.
     async fn away(&self, name: &str, scene: &mut Scene, behaviour: Behaviour) -> Result<()> {
         scene.front.behave(behaviour);
         say::progress(name, &format!("the sink is {behaviour:?} for {:?}", self.outage));
@@ -220,7 +220,7 @@ impl Course {
 }
 
 impl Scene {
-    /// Looks at the gateway after a moment.
+    /// Waits a moment and checks the gateway.
     async fn look(&mut self) -> Result<Progress> {
         tokio::time::sleep(LOOK).await;
         interrupt::check()?;
@@ -235,7 +235,7 @@ impl Scene {
         Ok(progress)
     }
 
-    /// Until so many spans are read.
+    /// Waits until this many spans are read.
     async fn until_read(&mut self, spans: u64) -> Result<()> {
         let began = Instant::now();
         #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
@@ -245,7 +245,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Until the group has committed everything.
+    /// Waits until the group has committed everything.
     async fn until_committed(&mut self, load: &Load) -> Result<()> {
         let (mut last, mut moved) = (Progress::default(), Instant::now());
         loop {
@@ -255,7 +255,7 @@ impl Scene {
             }
             #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
             let all_read = progress.read >= load.spans as f64;
-            // Asking Kafka costs it a connection; before everything is read the answer is known.
+            // Each query costs Kafka a connection, so it is sent only once everything is read.
             if all_read && load.topic.lag(&self.group).await?.messages == 0 {
                 return Ok(());
             }
@@ -269,13 +269,13 @@ impl Scene {
         }
     }
 
-    /// Until one partition stands and all others are committed, and a while longer.
+    /// Waits until one partition has stopped and all others are committed, and then for [`WATCH`].
     async fn until_only_the_stopped_is_left(&mut self, load: &Load) -> Result<()> {
         let began = Instant::now();
         loop {
             self.look().await?;
             let stopped = metric(&self.gateway.metrics().await, "sluice_gateway_partitions_stopped");
-            // Before it listens, nothing has stopped.
+            // Before it answers, no partition has stopped.
             let stopped = stopped.unwrap_or_default();
             let lag = load.topic.lag(&self.group).await?.messages;
             if (stopped - 1.0).abs() < f64::EPSILON && lag == 1 {
@@ -304,7 +304,7 @@ fn group_of(name: &str, load: &Load) -> String {
     format!("{}-{name}", load.topic.name())
 }
 
-/// What must hold in every run, when `held` spans are those of a batch that must not pass.
+/// The requirements of every run. `held` is the number of spans in a batch that must not pass.
 fn counted(
     name: &str,
     size: &Size,
@@ -347,7 +347,7 @@ fn counted(
     })
 }
 
-/// Full speed must be back in time, where enough was left to tell.
+/// Full speed must be back in time, if enough of the backlog was left to measure that.
 fn slow_return(outcome: &Outcome, left: f64) -> Option<String> {
     let Some(rate) = outcome.rate else {
         return Some("too few inserts before the outage to measure full speed".to_owned());
@@ -355,13 +355,13 @@ fn slow_return(outcome: &Outcome, left: f64) -> Option<String> {
     match outcome.recovery_s {
         Some(seconds) if seconds <= RECOVERY_MAX_S => None,
         Some(seconds) => Some(format!("full speed was back only after {seconds:.1} s")),
-        // Two windows of full speed were left, and none of them was at full speed.
+        // Enough was left for two windows, and no window was at full speed.
         None if left >= 2.0 * rate => Some("full speed was not back".to_owned()),
         None => None,
     }
 }
 
-/// One line must say what stopped and what would do.
+/// One log line must say what stopped and which setting would help.
 fn unexplained(log: &str, batch_mib: u64) -> Option<String> {
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("its partition stops")).collect();
     match lines.as_slice() {
@@ -374,17 +374,17 @@ fn unexplained(log: &str, batch_mib: u64) -> Option<String> {
     }
 }
 
-/// The batch's size, or the next MiB where it is only known by an upper bound, and a limit.
+/// Whether the line has a limit and the batch's size, or the next MiB if only an upper bound of the size is known.
 fn says_what_would_do(line: &str, batch_mib: u64) -> bool {
     let sizes = [batch_mib, batch_mib + 1];
     let said = |size| line.contains(&format!("recordBatchBytesMax: {size}MiB with memory.limit: "));
     sizes.into_iter().any(said)
 }
 
-/// Removes a folder that a run left.
+/// Removes the folder of a run.
 ///
 /// # Errors
-/// When it cannot be removed.
+/// The folder cannot be removed.
 pub fn remove(folder: &Path) -> Result<()> {
     fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))
 }

@@ -1,12 +1,12 @@
 //! A front for a sink that can be slow or unreachable.
 //!
 //! ```text
-//! gateway -> front (behaves as told, knows tokens) -> null sink (keeps and counts), or the real server
+//! gateway -> front (behaves as set, knows tokens) -> null sink (keeps and counts), or the real server
 //! ```
 //!
-//! Job: act like a failing ClickHouse, at a chosen moment. Like a MergeTree table it drops an INSERT whose deduplication token it already
-//! has, so that a retry of an INSERT in doubt doubles no row. Owner: one thread of its own.
-//! Limits: holds the bodies of the requests in flight, which are as many as the gateway's inserts.
+//! Job: act like a failing ClickHouse, at a chosen moment. Like a MergeTree table, it drops an INSERT whose deduplication token it already
+//! has, so a retry of an INSERT in doubt doubles no row. Owner: one thread of its own. Limits: it holds the bodies of the requests in
+//! flight, as many as the gateway's inserts.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,16 +29,16 @@ use tokio::task::JoinSet;
 use crate::throughput::{serve_connection, stored};
 use e2e_stack::process::Port;
 
-/// What the sink does.
+/// How the sink behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
-    /// Takes and answers.
+    /// It takes INSERTs and answers.
     Normal,
-    /// Takes at once and answers an INSERT after this time.
+    /// It takes an INSERT at once and answers it after this time.
     Slow(Duration),
-    /// Refuses connections and ends those that there are.
+    /// It refuses connections and closes the open ones.
     Refused,
-    /// Accepts connections and never answers; they end when it is back.
+    /// It accepts connections and never answers; they are closed when the sink is back.
     Silent,
 }
 
@@ -88,7 +88,7 @@ impl Front {
         format!("http://{}", self.address)
     }
 
-    /// From now on it behaves like this.
+    /// Sets the behaviour from now on.
     pub fn behave(&self, behaviour: Behaviour) {
         self.behaviour.send_replace(behaviour);
     }
@@ -97,7 +97,7 @@ impl Front {
 impl Drop for Front {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // A runtime may not be waited for on a thread of another one.
+            // Blocking until this runtime ends is not allowed on a thread of another runtime.
             runtime.shutdown_background();
         }
     }
@@ -111,7 +111,7 @@ async fn serve(listener: TcpListener, address: String, shared: Arc<Shared>) {
             if behaviour.wait_for(|now| *now != Behaviour::Refused).await.is_err() {
                 return;
             }
-            // The port is still reserved.
+            // The port is still reserved, so this can bind it.
             listening = TcpListener::bind(&address).await.ok();
             continue;
         };
@@ -161,7 +161,7 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let mut behaviour = shared.behaviour.clone();
     if *behaviour.borrow() == Behaviour::Silent {
-        // The connection is ended when the sink is back.
+        // The connection is closed when the sink is back.
         std::future::pending::<()>().await;
     }
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned();
@@ -174,7 +174,7 @@ async fn answer(
         return Ok(stored());
     }
     let is_insert = token.is_some();
-    // A task of its own: a connection that is ended on the way must not leave a token behind without its rows.
+    // In a task of its own: if the connection breaks, the token must not be kept without its rows.
     let forwarding = tokio::spawn(async move { shared.take(&target, (&head.headers, body), token).await });
     let answered = forwarding.await.map_err(anyhow::Error::from).flatten();
     let now = *behaviour.borrow_and_update();
@@ -182,7 +182,7 @@ async fn answer(
         && is_insert
     {
         let over = behaviour.wait_for(|now| !matches!(now, Behaviour::Slow(_)));
-        // Either the time is over or the sink is well again; both end the wait.
+        // The wait ends when the time is over or when the sink works again.
         tokio::time::timeout(time, over).await.ok();
     }
     Ok(answered.unwrap_or_else(|error| {
@@ -227,7 +227,7 @@ impl Shared {
     }
 }
 
-/// Copies what concerns the servers, and not the connection.
+/// Copies the headers of the message, but not those of the connection.
 fn copy(from: &HeaderMap, to: &mut HeaderMap) {
     for (name, value) in from {
         if is_of_servers(name) {
@@ -241,7 +241,7 @@ fn is_of_servers(name: &HeaderName) -> bool {
     matches!(name, "authorization" | "content-type") || name.starts_with("x-clickhouse")
 }
 
-/// The deduplication token in the target of an INSERT. A question about the settings may have a token, too.
+/// The deduplication token in the target of an INSERT. A query of the settings may have a token, too.
 fn token(target: &str) -> Option<&str> {
     let (_, query) = target.split_once('?')?;
     let mut pairs = query.split('&');

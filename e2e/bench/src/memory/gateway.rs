@@ -1,7 +1,7 @@
 //! The gateway as a process in a memory cgroup: starts, watches, queries and ends it.
 //!
-//! Job: one process of the real program, whose memory the kernel bounds. Place in the flow: between load and front. Owner: the run;
-//! a thread of its own looks at the memory. Limits: the process is killed when this is dropped.
+//! Job: one process of the real program, whose memory the kernel limits. Place in the flow: between load and front. Owner: the run. A
+//! thread of its own samples the memory. Limits: the process is killed when this is dropped.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt as _;
@@ -30,13 +30,13 @@ use e2e_fixtures::gateway::{self, Listening};
 use e2e_fixtures::pipeline::merged;
 use e2e_stack::process::daemon::log_tail;
 
-/// How often the memory is looked at. The kernel's own peak (`VmHWM`) misses nothing in between.
+/// Time between two samples of the memory. The kernel's own peak (`VmHWM`) also has what happens between two samples.
 const SAMPLE: Duration = Duration::from_millis(20);
 
-/// How long the process may take to end after SIGTERM: over the 50 s that the gateway gives its blocks in flight.
+/// How long the process may take to end after SIGTERM: more than the 50 s that the gateway gives its blocks in flight.
 const END_PATIENCE: Duration = Duration::from_secs(70);
 
-/// How often its end is looked for.
+/// Time between two checks whether it has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Settings of a gateway.
@@ -67,7 +67,7 @@ pub struct Gateway {
     sampler: Option<JoinHandle<()>>,
 }
 
-/// Largest values that were seen, bytes.
+/// The largest sampled values, bytes.
 #[derive(Debug, Default)]
 struct Peaks {
     over: AtomicBool,
@@ -75,24 +75,24 @@ struct Peaks {
     anonymous: AtomicU64,
 }
 
-/// What a run of the process took.
+/// The resources that a run of the process used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// The kernel's peak of the resident set, bytes: anonymous memory and mapped files.
     pub resident_peak: u64,
-    /// The largest anonymous memory of the group, bytes, looked at every 20 ms.
+    /// The largest anonymous memory of the cgroup, bytes, sampled every 20 ms.
     pub anonymous_peak: u64,
-    /// Processes killed by the kernel for memory.
+    /// Processes that the kernel killed for memory.
     pub kills: u64,
     /// Exit code, or 128 and the signal.
     pub exit_code: i32,
 }
 
 impl Gateway {
-    /// Starts the program with this config in a group of its own that has this limit; its log is a file of the folder.
+    /// Starts the program with this config in its own cgroup with this limit; its log is a file of the folder.
     ///
     /// # Errors
-    /// When the group cannot be made or the program not started.
+    /// The cgroup cannot be made, or the program not started.
     pub fn start(program: &Path, config: &Path, limit_mib: u64, folder: &Path) -> Result<Gateway> {
         let group = MemoryGroup::create(limit_mib << 20)?;
         let log = folder.join("gateway.log");
@@ -109,10 +109,10 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// The statement with which it would make its table.
+    /// The statement with which the gateway would make its table.
     ///
     /// # Errors
-    /// When the program cannot be run.
+    /// The program cannot be run.
     pub fn table_statement(program: &Path, orders: &Orders, folder: &Path) -> Result<String> {
         let config = write_config(orders, folder)?;
         gateway::table_statements(program, &config)?.pop().context("the gateway printed no statement")
@@ -143,7 +143,7 @@ impl Gateway {
     /// Returns an error if the process has exited.
     ///
     /// # Errors
-    /// That, with the end of its log.
+    /// The process has exited; the error quotes the end of its log.
     pub fn check(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait().context("look for the gateway")? {
             let kills = self.group.kills().unwrap_or_default();
@@ -156,7 +156,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Its metrics, as text; empty while it does not listen yet.
+    /// The text of `/metrics`; empty while it does not listen yet.
     pub async fn metrics(&self) -> String {
         self.asked(Method::GET, "/metrics").await
     }
@@ -166,17 +166,17 @@ impl Gateway {
         self.listening.otlp_http()
     }
 
-    /// Drains it: it refuses requests, and inserts what it has. What is left; `None` if it did not answer.
+    /// Drains it: it refuses requests, and inserts what it has. Returns what is left; `None` if it did not answer.
     pub async fn drain(&self) -> Option<Remaining> {
         serde_json::from_str(&self.asked(Method::POST, "/drain").await).ok()
     }
 
-    /// What is left of a drain; `None` if it did not answer.
+    /// What is left to drain; `None` if it did not answer.
     pub async fn remaining(&self) -> Option<Remaining> {
         serde_json::from_str(&self.asked(Method::GET, "/drainz").await).ok()
     }
 
-    /// The text of an answer of its admin port; empty if there is none.
+    /// The text of an answer of its admin port; empty without an answer.
     async fn asked(&self, method: Method, path: &str) -> String {
         let Some(admin) = self.listening.address() else { return String::new() };
         let request = Request::builder().method(method).uri(format!("http://{admin}{path}"));
@@ -186,18 +186,18 @@ impl Gateway {
         String::from_utf8_lossy(&body.unwrap_or_default()).into_owned()
     }
 
-    /// What it has written so far.
+    /// The log until now.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// The file cannot be read.
     pub fn log(&self) -> Result<String> {
         fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))
     }
 
-    /// Sends SIGTERM unless it has exited, waits for the end, and says what it took.
+    /// Sends SIGTERM unless it has exited, waits until it ends, and returns what it used.
     ///
     /// # Errors
-    /// When it does not end within 70 s.
+    /// It does not end within 70 s.
     pub fn stop(mut self) -> Result<Usage> {
         if self.child.try_wait().context("look for the gateway")?.is_none() {
             kill_process(Pid::from_child(&self.child), Signal::TERM).context("send SIGTERM")?;
@@ -244,7 +244,7 @@ fn kib_in(status: &str, name: &str) -> Option<u64> {
 /// Writes the config file.
 ///
 /// # Errors
-/// When it, or the folder of the queue, cannot be written.
+/// The file, or the folder of the queue, cannot be written.
 pub fn write_config(orders: &Orders, folder: &Path) -> Result<PathBuf> {
     let size = &orders.size;
     let queue = folder.join("queue");

@@ -1,8 +1,8 @@
-//! A memory cgroup for one process: the kernel's own limit, and what it counted.
+//! A memory cgroup for one process: the kernel's own limit, and its counters.
 //!
-//! Job: make the group, start a command inside it, read peak and kills, remove it. Place in the flow: around the gateway. Limits:
-//! needs the right to make groups below this process' own; swap is not allowed inside. Versions 1 and 2 of the interface, of
-//! which only version 1 was tried.
+//! Job: make the cgroup, start a command inside it, read peak and OOM kills, remove it. Place in the flow: around the gateway. Limits:
+//! needs the right to make cgroups below this process' own; swap is not allowed inside. Supports versions 1 and 2 of the interface; only
+//! version 1 was tested.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Groups made by this process, so that no two have the same name.
+/// Number of cgroups made by this process, so that each has its own name.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// What the shell does before it becomes the command: it moves itself into the group.
+/// The shell moves itself into the cgroup and then becomes the command.
 const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
 
 /// The two interfaces of the kernel.
@@ -32,10 +32,10 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// Makes a group with this limit, in bytes.
+    /// Makes a cgroup with this limit, in bytes.
     ///
     /// # Errors
-    /// When there is no memory controller, or this process may not make groups.
+    /// There is no memory controller, or this process may not make cgroups.
     pub fn create(limit_bytes: u64) -> Result<MemoryGroup> {
         let (parent, interface) = parent()?;
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl MemoryGroup {
         Ok(group)
     }
 
-    /// The same command, started inside the group; its process id stays that of the shell which enters.
+    /// The same command, started inside the cgroup. Its process id is that of the shell which enters the cgroup.
     pub fn inside(&self, command: &Command) -> Command {
         let mut entering = Command::new("sh");
         entering.args(["-c", ENTER]).arg(self.folder.join("cgroup.procs"));
@@ -76,16 +76,16 @@ impl MemoryGroup {
         entering
     }
 
-    /// A look at the group's memory for another thread.
+    /// Lets another thread read the cgroup's memory.
     pub fn handle(&self) -> Look {
         let name = if self.interface == Interface::One { "total_rss" } else { "anon" };
         Look { file: self.folder.join("memory.stat"), name }
     }
 
-    /// Processes of the group that the kernel killed because of the limit.
+    /// Processes of the cgroup that the kernel killed because of the limit.
     ///
     /// # Errors
-    /// When the kernel's file cannot be read.
+    /// The kernel's file cannot be read.
     pub fn kills(&self) -> Result<u64> {
         let file = if self.interface == Interface::One { "memory.oom_control" } else { "memory.events" };
         number(&self.folder.join(file), "oom_kill")
@@ -99,12 +99,12 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // A group that still has a process stays; the code that left the process reports it.
+        // A cgroup that still has a process stays; the code that left the process reports it.
         fs::remove_dir(&self.folder).ok();
     }
 }
 
-/// Where a group's anonymous memory is read.
+/// Reads a cgroup's anonymous memory.
 #[derive(Debug)]
 pub struct Look {
     file: PathBuf,
@@ -115,7 +115,7 @@ impl Look {
     /// Bytes of anonymous memory now; page cache does not count.
     ///
     /// # Errors
-    /// When the kernel's file cannot be read.
+    /// The kernel's file cannot be read.
     pub fn anonymous_bytes(&self) -> Result<u64> {
         number(&self.file, self.name)
     }
@@ -131,7 +131,7 @@ fn value_of(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// The group below which ours are made.
+/// The cgroup below which ours are made.
 fn parent() -> Result<(PathBuf, Interface)> {
     let own = fs::read_to_string("/proc/self/cgroup").context("read the groups of this process")?;
     if let Some(path) = own.lines().find_map(path_of_one) {
@@ -142,7 +142,7 @@ fn parent() -> Result<(PathBuf, Interface)> {
     }
     let path = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     let own = Path::new("/sys/fs/cgroup").join(path);
-    // A group that holds processes gives its children no controller: the nearest one above that does.
+    // A cgroup that has processes gives its children no controller. So this takes the nearest parent that does.
     for folder in own.ancestors().take_while(|folder| folder.starts_with("/sys/fs/cgroup")) {
         let given = fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
         if given.split_whitespace().any(|controller| controller == "memory") {

@@ -1,11 +1,11 @@
 //! A topic whose record batches have an exact size.
 //!
-//! Job: put numbered spans into batches as large, and as compressible, as a scenario wants them. Place in the flow: before the
-//! gateway runs. Limits: one batch a partition is in memory and on its way at a time.
+//! Job: put numbered spans into batches of the size and compressibility that a scenario needs. Place in the flow: before the gateway runs.
+//! Limits: for each partition, one batch at a time is in memory and on its way.
 //!
-//! The producer lingers for longer than it takes to queue a batch, and the next batch of a partition is queued once the one before
-//! is acknowledged: so what is queued at once is one batch. Padding is a field that OTLP does not know:
-//! zeros that readers skip, that compress to nothing and that a consumer has to decompress all the same.
+//! The producer lingers for longer than it takes to queue a batch, and the next batch of a partition is queued after the acknowledgement of
+//! the one before. So each batch has exactly the queued messages. Padding is a field that OTLP does not know: zeros that readers skip. They
+//! compress to almost nothing, and a consumer still has to decompress them.
 
 use std::ops::Range;
 
@@ -20,24 +20,24 @@ use e2e_fixtures::produce::Topic;
 use e2e_fixtures::spans::{Generator, Run, Shape};
 use e2e_stack::process::interrupt;
 
-/// How long the producer waits for more messages of a batch, ms: longer than queueing the largest batch takes, and no time worth
-/// speaking of where a batch is one message.
+/// How long the producer waits for more messages of a batch, ms. This is longer than queueing the largest batch takes, and short enough not
+/// to matter if a batch is one message.
 const LINGER_MS: u32 = 500;
 const LINGER_ONE_MS: u32 = 5;
 
-/// The largest batch that any scenario makes, before compression, and so what its topics and producers are allowed.
+/// The largest batch of any scenario, before compression. Topics and producers allow this size.
 pub const BATCH_BYTES_MAX: u64 = 96 << 20;
 
-/// What a record takes in a batch beside its value, and the batch's own head: at most this many bytes of each message.
+/// What a record takes in a batch beside its value, and the batch's own header: at most this many bytes of each message.
 const RECORD_OVERHEAD: usize = 128;
 
 /// A field number that OTLP's trace messages do not use, and never did.
 const PADDING_FIELD: u64 = 1_000;
 
-/// What the record batches are like.
+/// The form of the record batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filling {
-    /// Size of a batch before compression, bytes: as many messages as fit, and padding up to it if so told.
+    /// Size of a batch before compression, bytes: as many messages as fit, and padding up to it if `padded`.
     pub batch_bytes: u64,
     pub message_spans: u64,
     /// One message a batch, padded with zeros up to the size.
@@ -49,19 +49,19 @@ pub struct Filling {
 /// A topic and the spans in it.
 pub struct Load {
     pub topic: Topic,
-    /// Whose spans.
+    /// The run of the spans.
     pub run: Run,
-    /// Their numbers are those below this.
+    /// Number of spans; they are numbered from 0.
     pub spans: u64,
     producer: FutureProducer,
     generator: Generator,
 }
 
 impl Load {
-    /// Makes an empty topic on this broker, which takes the largest batches.
+    /// Makes an empty topic on this broker, which accepts the largest batches.
     ///
     /// # Errors
-    /// When the broker refuses.
+    /// The broker refuses.
     pub async fn create(broker: &str, partitions: i32, filling: &Filling) -> Result<Load> {
         let run = Run::fresh();
         let name = format!("sluice-memory-{:x}", run.id);
@@ -162,7 +162,7 @@ async fn acknowledged(waiting: Vec<DeliveryFuture>) -> Result<()> {
     Ok(())
 }
 
-/// Appends an unknown field, so that the message has at least `bytes` bytes, and a few more at the most.
+/// Appends an unknown field, so that the message has at least `bytes` bytes, and only a few more.
 fn pad(message: &mut Vec<u8>, bytes: usize) {
     let missing = bytes.saturating_sub(message.len() + 16);
     // Wire type 2: length-delimited.

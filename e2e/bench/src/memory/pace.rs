@@ -1,33 +1,33 @@
-//! How fast a run went, and when it was at full speed again. Pure.
+//! The speed of a run, and when it was back at full speed. Pure.
 
 use std::time::Duration;
 
-/// The window that a rate is taken over.
+/// The window of a rate.
 const WINDOW_S: f64 = 1.0;
 
-/// The share of the rate before that counts as full speed: what neighbours on the machine do to a second is within a fifth.
+/// The share of the earlier rate that counts as full speed: other programs on the machine change the rate of a second by less than a fifth.
 pub const FULL_SPEED: f64 = 0.8;
 
-/// Rows inserted, looked at now and then.
+/// Inserted rows at several times.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
-    /// Seconds since the start and rows so far, in the order of time.
+    /// Seconds since the start and rows until then, in the order of time.
     looks: Vec<(f64, f64)>,
 }
 
 impl Pace {
-    /// Takes down a look.
+    /// Records how many rows were inserted at a time.
     pub fn look(&mut self, at: Duration, rows: f64) {
         self.looks.push((at.as_secs_f64(), rows));
     }
 
-    /// Whether inserts were seen for a window, so that there is a rate.
+    /// Whether inserts were seen for a whole window, so that there is a rate.
     pub fn has_rate(&self) -> bool {
         let first = self.looks.iter().rev().find(|(_, rows)| *rows == 0.0);
         first.zip(self.looks.last()).is_some_and(|((begin, _), (end, _))| end - begin >= WINDOW_S)
     }
 
-    /// Rows a second from the last look without a row until `until`; `None` when that is shorter than half a window.
+    /// Rows a second from the last sample without a row until `until`; `None` if that is shorter than half a window.
     pub fn rate_until(&self, until: Duration) -> Option<f64> {
         let until = until.as_secs_f64();
         let (begin, _) = *self.looks.iter().rev().find(|(_, rows)| *rows == 0.0)?;
@@ -35,8 +35,8 @@ impl Pace {
         (end - begin >= WINDOW_S / 2.0).then(|| rows / (end - begin))
     }
 
-    /// Seconds from `since` to the begin of the first window with at least [`FULL_SPEED`] of `rate`. `None` when there is none, as
-    /// when the rest of the backlog is shorter than a window.
+    /// Seconds from `since` to the start of the first window with at least [`FULL_SPEED`] of `rate`. `None` if there is no such window, for
+    /// example because the rest of the backlog is shorter than a window.
     pub fn recovered(&self, since: Duration, rate: f64) -> Option<f64> {
         let since = since.as_secs_f64();
         let after = self.looks.iter().enumerate().filter(|(_, (at, _))| *at >= since);

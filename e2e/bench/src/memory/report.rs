@@ -16,7 +16,7 @@ pub struct Outcome {
     pub peak_rss_mib: f64,
     /// The largest anonymous memory, MiB.
     pub peak_anonymous_mib: f64,
-    /// Kills by the kernel.
+    /// Processes that the kernel killed.
     pub kills: u64,
     /// Spans that must arrive.
     pub spans: u64,
@@ -30,17 +30,17 @@ pub struct Outcome {
     pub rate: Option<f64>,
     /// Seconds from the sink's return to full speed.
     pub recovery_s: Option<f64>,
-    /// What did not hold; nothing when all did.
+    /// Requirements that are not met; empty if all are.
     pub failures: Vec<String>,
 }
 
 impl Outcome {
-    /// Whether its run came to an end at which rows are counted. Without one, only its failure says anything.
+    /// Whether the rows of its run were counted. If not, only its failure says anything.
     pub(super) fn was_counted(&self) -> bool {
         self.spans > 0
     }
 
-    /// One that could not be counted, because the gateway ended or stood still.
+    /// The outcome of a scenario whose rows could not be counted, because the gateway ended or stalled.
     pub(super) fn ended(scenario: &Scenario, why: &str) -> Outcome {
         Outcome {
             name: scenario.name(),

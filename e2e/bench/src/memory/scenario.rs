@@ -1,4 +1,4 @@
-//! The scenarios: limits within which the gateway must stay, and faults of the sink meanwhile.
+//! The scenarios: memory limits that the gateway must keep, and faults of the sink at the same time.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct Size {
     pub active: u32,
     /// The record batches.
     pub filling: Filling,
-    /// One in so many of the spans that are asked for: padded batches hold few.
+    /// Divides the number of spans: padded batches hold few.
     pub spans_divisor: u64,
 }
 
@@ -69,7 +69,7 @@ pub const SIZES: [Size; 5] = [
         filling: loadgen(1),
         spans_divisor: 1,
     },
-    // The worst that the batch limit allows: a fetch of a few KiB becomes a whole MiB, again and again.
+    // The worst case that the batch limit allows: a fetch of a few KiB becomes a whole MiB, many times.
     Size {
         name: "padded",
         limit_mib: 192,
@@ -86,40 +86,40 @@ pub const SIZES: [Size; 5] = [
 pub struct Outage {
     /// Its name, the second half of a scenario's.
     pub name: &'static str,
-    /// What it does; nothing for a sink that is always well.
+    /// What it does; `None` for a sink that always works.
     pub behaviour: Option<Behaviour>,
-    /// It does so as soon as the gateway reads, which is after it has looked at the table.
+    /// The fault begins as soon as the gateway reads, after its check of the table.
     pub from_start: bool,
 }
 
 /// How long a slow sink takes to answer an INSERT that it has taken.
 const SLOW_ANSWER: Duration = Duration::from_secs(20);
 
-/// What may happen.
+/// All outages.
 pub const OUTAGES: [Outage; 6] = [
     Outage { name: "steady", behaviour: None, from_start: false },
     Outage { name: "slow", behaviour: Some(Behaviour::Slow(SLOW_ANSWER)), from_start: false },
     Outage { name: "refused", behaviour: Some(Behaviour::Refused), from_start: false },
     Outage { name: "silent", behaviour: Some(Behaviour::Silent), from_start: false },
-    // All that is read meanwhile has to be kept: the sink comes back only so that the rows can be counted.
+    // Everything that is read must be kept. The sink comes back at the end, only so that the rows can be counted.
     Outage { name: "never-there", behaviour: Some(Behaviour::Refused), from_start: true },
     Outage { name: "never-answers", behaviour: Some(Behaviour::Silent), from_start: true },
 ];
 
-/// Codecs in which a batch is made that is larger than the budget allows, by Kafka's names.
+/// Codecs of the batch that is larger than the budget allows, by Kafka's names.
 pub const CODECS: [&str; 5] = ["zstd", "gzip", "lz4", "snappy", "none"];
 
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
-    /// A backlog is read while something happens to the sink.
+    /// The gateway reads a backlog while the sink has an outage.
     Backlog(Size, Outage),
     /// One batch of this codec is larger than the budget allows.
     Oversized(&'static str),
 }
 
 impl Scenario {
-    /// All of them; those that share a topic stand together.
+    /// All scenarios; those that share a topic are next to each other.
     pub fn all() -> Vec<Scenario> {
         let backlogs = SIZES.iter().flat_map(|size| {
             OUTAGES.iter().map(|outage| Scenario::Backlog(*size, *outage)).collect::<Vec<_>>()
@@ -135,7 +135,7 @@ impl Scenario {
         }
     }
 
-    /// The limit that it runs under, MiB.
+    /// Its memory limit, MiB.
     pub fn limit_mib(&self) -> u64 {
         match self {
             Scenario::Backlog(size, _) => size.limit_mib,
@@ -143,7 +143,7 @@ impl Scenario {
         }
     }
 
-    /// What it does, in words.
+    /// Describes the scenario for a person.
     pub fn describe(&self) -> String {
         match self {
             Scenario::Backlog(size, outage) => {
@@ -169,8 +169,8 @@ impl Scenario {
     }
 }
 
-/// The size of the oversized batch, decompressed, MiB. A third of the limit, and far above the gateway's setting of 1 MiB; where
-/// nothing makes it smaller, the most that the gateway receives of a broker (`ANSWER_BYTES_MIN` of its budget).
+/// The size of the oversized batch, decompressed, MiB. A third of the limit, and far above the gateway's setting of 1 MiB. Without
+/// compression, it is the most that the gateway receives from a broker (`ANSWER_BYTES_MIN` of its budget).
 pub fn oversized_mib(codec: &str) -> u64 {
     if codec == "none" { 8 } else { 64 }
 }

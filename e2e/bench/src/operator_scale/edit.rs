@@ -1,4 +1,5 @@
-//! Edits of pipelines whose gateways answer, while those of others may be silent: how long each takes until it is applied.
+//! Edits pipelines whose gateways answer, while the gateways of others may be silent, and measures how long the operator takes to apply an
+//! edit.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,10 +28,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The label of a pod that names its pipeline.
 const PIPELINE: &str = "app.kubernetes.io/instance";
 
-/// The longest time until one was applied.
+/// The longest time until an edit was applied.
 ///
 /// # Errors
-/// When one is not, or there is no pipeline to edit.
+/// An edit is not applied in time, or there is no pipeline to edit.
 pub async fn longest(namespace: &Namespace, order: &Order) -> Result<Duration> {
     let pods = namespace.api::<Pod>().list_metadata(&ListParams::default()).await;
     let pods = pods.context("list the gateways")?;
@@ -46,7 +47,7 @@ pub async fn longest(namespace: &Namespace, order: &Order) -> Result<Duration> {
     Ok(longest)
 }
 
-/// Edits one. The operator writes the generation into the status with what it has applied of it.
+/// Edits a pipeline, and waits until its status has the new generation: the operator writes it there after it has applied the edit.
 async fn edit(namespace: &Namespace, name: &str) -> Result<Duration> {
     let (pipelines, change) =
         (namespace.api::<TracePipeline>(), json!({"spec": {"gateway": {"logLevel": "debug"}}}));

@@ -1,31 +1,31 @@
-//! Kinds of pipelines: what a pipeline has besides a topic, by its number.
+//! Kinds of pipelines: what a pipeline has beside a topic, depending on its number.
 //!
-//! Job: every run has all that the operator watches and samples, alone and combined. Pure. Limits: of thirty in a row each combination occurs
-//! once.
+//! Job: every run has all that the operator watches and samples, alone and combined. Pure. Limits: among thirty consecutive numbers, each
+//! combination occurs.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use e2e_fixtures::pipeline::merged;
 
-/// What a pipeline has.
+/// The features of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     /// Credentials for `ClickHouse` in a Secret of its own, which the operator watches.
     pub secret: bool,
-    /// Gateways by load, which the operator samples.
+    /// `scaling.mode: Auto`, for which the operator samples the gateways.
     pub scales: bool,
     /// A queue volume for each gateway.
     pub volume: bool,
 }
 
 impl Kind {
-    /// Every second, third and fifth one.
+    /// Every second, third and fifth pipeline has a feature.
     pub fn of(number: u32) -> Kind {
         Kind { secret: number % 2 == 1, scales: number % 3 == 1, volume: number % 5 == 1 }
     }
 
-    /// Over the spec of one that has nothing. Its Secret has the pipeline's name.
+    /// The change over the spec of a pipeline without features. Its Secret has the pipeline's name.
     pub fn change(self, name: &str, storage_class: &str) -> Value {
         let parts = [
             (self.secret, json!({"sink": {"clickhouse": {"credentials": {"secretRef": {"name": name}}}}})),
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// How many have what.
+/// How many pipelines have each feature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Kinds {
     /// Credentials in Secrets.
@@ -51,7 +51,7 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Of the first `count` pipelines.
+    /// The kinds of the first `count` pipelines.
     pub fn of(count: u32) -> Kinds {
         (0..count).map(Kind::of).fold(Kinds::default(), |all, kind| Kinds {
             secrets: all.secrets + u32::from(kind.secret),

@@ -10,25 +10,25 @@ use super::rest::{Measured, writes};
 use super::{Order, Times};
 use e2e_fixtures::local_operator::{Calls, Verb};
 
-/// Changed objects that are named; the others are counted.
+/// Changed objects that the report names; it only counts the others.
 const CHANGED_NAMED_MAX: usize = 5;
 
-/// Longest time that an edit may take, seconds. Chosen: twice as long as events are gathered and objects are written.
+/// Longest time for an edit, seconds. Chosen: twice the time in which the operator collects events and writes objects.
 const EDIT_S_MAX: f64 = 5.0;
 
 /// The figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub pipelines: u32,
-    /// How many of them have what.
+    /// How many pipelines have each feature.
     pub with: Kinds,
     /// Seconds from the first pipeline's creation until all were made.
     pub created_s: f64,
-    /// Until everything of all of them was applied.
+    /// Seconds until all objects of all pipelines were applied.
     pub applied_s: f64,
-    /// Until all were Ready.
+    /// Seconds until all were Ready.
     pub ready_s: f64,
-    /// The operator's requests until it was at rest, by verb.
+    /// The operator's requests before it was at rest, by verb.
     pub requests: BTreeMap<String, u64>,
     /// The same by verb and resource.
     pub requests_by_resource: BTreeMap<String, u64>,
@@ -36,7 +36,7 @@ pub struct Report {
     pub quiet_s: u64,
     /// Requests at rest, by verb and resource.
     pub requests_at_rest: BTreeMap<String, u64>,
-    /// Writes at rest, but for those of the Lease: must be 0.
+    /// Writes at rest, without those of the Lease: must be 0.
     pub writes_at_rest: u64,
     /// Objects that changed at rest: must be none.
     pub changed_at_rest: BTreeSet<String>,
@@ -44,7 +44,7 @@ pub struct Report {
     pub memory_peak_mib: u64,
     /// CPU time of the operator until the end of the rest, seconds.
     pub cpu_s: f64,
-    /// Gateways of a hundred that answered nothing.
+    /// Percentage of the gateways that answered nothing.
     pub silent_percent: u32,
     /// The longest time from an edit of a pipeline whose gateway answers until it was applied, seconds.
     pub edit_s_max: f64,
@@ -72,12 +72,12 @@ impl Report {
         }
     }
 
-    /// Whether nothing was written at rest but the Lease, nothing changed, and edits were applied in time.
+    /// Whether at rest only the Lease was written and no object changed, and edits were applied in time.
     pub fn holds(&self) -> bool {
         self.writes_at_rest == 0 && self.changed_at_rest.is_empty() && self.edit_s_max <= EDIT_S_MAX
     }
 
-    /// For people.
+    /// The figures as lines for people.
     pub fn lines(&self) -> Vec<String> {
         let joined = |counts: &BTreeMap<String, u64>| {
             counts.iter().map(|(what, count)| format!("{what} {count}")).collect::<Vec<_>>().join(", ")

@@ -1,6 +1,6 @@
 //! Waits until the operator is at rest after everything is Ready, and counts requests and changes from then on.
 //!
-//! Two independent sources: the front, through which the operator's requests go, and the resource versions of the namespace's objects.
+//! Two independent sources: the proxy for the operator's requests, and the resource versions of the namespace's objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -22,17 +22,17 @@ use e2e_fixtures::cluster::Namespace;
 use e2e_fixtures::local_operator::{Calls, LocalOperator, Usage};
 use e2e_stack::say;
 
-/// Without a write for so long the operator is at rest: longer than two looks at a pipeline that is Ready, and the minute after which its
-/// status names a gateway that is silent.
+/// The operator is at rest if it has written nothing for this long. That is longer than two checks of a Ready pipeline, and than the minute
+/// after which the status names a silent gateway.
 const REST: Duration = Duration::from_secs(100);
 
-/// Longest wait for that. A number that moved is written once a minute at the most.
+/// Longest wait for rest. The operator writes a changed number at most once a minute.
 const REST_PATIENCE: Duration = Duration::from_mins(5);
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What was counted.
+/// The counts of a run.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Requests until the operator was at rest.
@@ -41,14 +41,14 @@ pub struct Measured {
     pub at_rest: Calls,
     /// Objects that changed in the quiet time, by kind and name.
     pub changed: BTreeSet<String>,
-    /// What the operator used until its end.
+    /// What the operator used until it ended.
     pub usage: Usage,
 }
 
 /// Waits for rest, and counts for `quiet`.
 ///
 /// # Errors
-/// When there is no rest, or the operator ends.
+/// The operator does not come to rest, or ends.
 pub async fn observe(
     namespace: &Namespace,
     operator: &mut LocalOperator,
@@ -96,7 +96,7 @@ fn difference(after: &Calls, before: &Calls) -> Calls {
     more.filter(|(_, count)| *count > 0).collect()
 }
 
-/// The version of everything that belongs to a pipeline.
+/// The resource version of every object that belongs to a pipeline.
 async fn versions(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
     let mut all = of_kind::<TracePipeline>(namespace).await?;
     all.extend(of_kind::<StatefulSet>(namespace).await?);

@@ -4,7 +4,7 @@
 //! topic or table made -> process started and ready -> clients -> every span is stored -> SIGTERM -> usage -> spans counted
 //! ```
 //!
-//! What an edge has put into a topic is counted by a gateway that reads it into the null sink, once the measured process has ended.
+//! After an edge has ended, a gateway reads the spans in its topic into the null sink, which counts them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,13 +33,13 @@ use e2e_stack::say;
 /// Partitions of a topic. Chosen: as many as of `cargo throughput`.
 const PARTITIONS: i32 = 8;
 
-/// Time between two looks at what is stored: short beside the seconds of a run.
+/// Time between two checks of what is stored: short beside the seconds of a run.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How long a process may take to be ready, and how long nothing more may be stored. Chosen: longer than a rebalance (45 s).
+/// How long a process may take until it is ready, and how long it may store nothing more. Chosen: longer than a rebalance (45 s).
 const STALL: Duration = Duration::from_mins(2);
 
-/// Who is measured, and where files go.
+/// The program to measure, and the folder for its files.
 pub struct Course {
     role: Role,
     gateway: PathBuf,
@@ -48,14 +48,14 @@ pub struct Course {
     runs: u32,
 }
 
-/// A run's own things.
+/// The topic or table, the load and the route of one run.
 struct Place {
     folder: PathBuf,
     route: Route,
     load: Load,
 }
 
-/// What a process did until every span was stored, and what it took until its end.
+/// The result of a process: what it did until every span was stored, and what it used until its end.
 struct Raced {
     wall: Duration,
     answers: Answers,
@@ -80,7 +80,7 @@ impl Course {
         fs::remove_dir_all(&self.folder).with_context(|| format!("remove {}", self.folder.display()))
     }
 
-    /// One run with so many spans, at a rate or at full speed.
+    /// One run of this many spans, at a rate or at full speed.
     pub async fn run(
         &mut self,
         entrant: &Entrant,
@@ -99,7 +99,7 @@ impl Course {
         let figures =
             format!("{:.0} spans a second, {:.0} a CPU-second", report.spans_per_s, report.spans_per_cpu_s);
         say::progress(entrant.name(), &figures);
-        // Some 100 bytes a span, which the next run needs the room of.
+        // The volume has about 100 bytes a span; the next run needs that space.
         e2e_stack::paths::remove_folder(&place.route.volume)?;
         Ok(report)
     }
@@ -117,7 +117,7 @@ impl Course {
     async fn to_topic(&self, entrant: &Entrant, place: &Place) -> Result<(Raced, Stored)> {
         let topic = Topic::create(HOST_ADDRESS, &place.route.name, PARTITIONS).await?;
         let outcome = async {
-            // An answer says that the spans are in the topic.
+            // An answer means that the spans are in the topic.
             let raced = self.race(entrant, place, async || Ok(place.load.spans)).await?;
             Ok::<_, Error>((raced, self.count_in(&topic, place).await?))
         };
@@ -147,7 +147,7 @@ impl Course {
         outcome
     }
 
-    /// Runs the process until every span is stored; `stored` says how many are.
+    /// Runs the process until every span is stored; `stored` returns how many are.
     async fn race(
         &self,
         entrant: &Entrant,
@@ -157,7 +157,7 @@ impl Course {
         let Place { folder, route, load } = place;
         let name = entrant.name();
         let command = entrant.command(self.role, route, folder)?;
-        // The group outlives the process.
+        // The cgroup must exist longer than the process.
         let group = match entrant {
             Entrant::Gateway(_) => Some(MemoryGroup::create(self.role.limit_mib() << 20)?),
             Entrant::Collector(_) => None,
@@ -239,13 +239,13 @@ impl Course {
     }
 }
 
-/// The one number that a question has for an answer.
+/// The single number that a query returns.
 async fn count(server: &Server, question: &str) -> Result<u64> {
     let answer = server.text(question, "TSV").await?;
     answer.trim().parse().with_context(|| format!("read {answer:?} as a count"))
 }
 
-/// A gateway says that it is ready: an edge knows its topic then. A Collector accepts connections.
+/// Waits until the process is ready. A gateway reports it; an edge then knows its topic. A Collector accepts connections.
 async fn until_ready(entrant: &Entrant, route: &Route, process: &mut Watched) -> Result<()> {
     let began = Instant::now();
     loop {

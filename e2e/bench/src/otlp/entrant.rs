@@ -17,13 +17,13 @@ use e2e_stack::kafka::HOST_ADDRESS;
 use e2e_stack::process::{command, output};
 use e2e_stack::{clients, paths, say};
 
-/// Go's collector of garbage works less often than by default, in the Collector's favour (`e2e/bench/peers/README.md`).
+/// Go's garbage collector works less often than by default, which helps the Collector (`e2e/bench/peers/README.md`).
 const GOGC: &str = "400";
 
-/// Spans in the Collector's queue, at the most. Chosen: those of a run by default, so that answers do not wait for inserts.
+/// Largest number of spans in the Collector's queue. Chosen: all spans of a default run, so that answers do not wait for inserts.
 const COLLECTOR_QUEUE_SPANS: u64 = 2_000_000;
 
-/// Who runs, by its program.
+/// The measured program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entrant {
     Gateway(PathBuf),
@@ -33,16 +33,16 @@ pub enum Entrant {
 /// Where a process listens, and where spans go.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Where it accepts OTLP/gRPC.
+    /// Its address for OTLP/gRPC.
     pub grpc: SocketAddr,
-    /// Of the topic, or of the database.
+    /// Name of the topic, or of the database.
     pub name: String,
-    /// What a source has on the disk.
+    /// The folder of the volume of a source.
     pub volume: PathBuf,
 }
 
 impl Route {
-    /// On a free port: a Collector does not say which port it has got.
+    /// A route with a free port: a Collector does not report a port of its own choice.
     pub fn free(name: &str, folder: &Path) -> Result<Route> {
         let listener = TcpListener::bind(gateway::ANY_PORT).context("find a free port")?;
         let grpc = listener.local_addr().context("ask for the free port")?;
@@ -59,7 +59,7 @@ impl Entrant {
         }
     }
 
-    /// The command for a run, whose config goes to `folder`.
+    /// The command for a run; its config is written to `folder`.
     pub fn command(&self, role: Role, route: &Route, folder: &Path) -> Result<Command> {
         let file = folder.join(format!("{}.yaml", self.name()));
         let config = match (self, role) {
@@ -132,7 +132,7 @@ fn collector(route: &Route, out: &Value) -> Value {
     merged(&base, out)
 }
 
-/// Answers once all replicas in sync have the spans, as the edge does, with its keys and partitions.
+/// An exporter that answers once all replicas in sync have the spans, with the keys and partitions of the edge.
 fn to_kafka(route: &Route) -> Value {
     json!({
         "exporters": {"kafka": {
@@ -147,7 +147,8 @@ fn to_kafka(route: &Route) -> Value {
     })
 }
 
-/// Answers once a request is synced to its queue on the disk; inserts as in `e2e/bench/peers/otel-collector/collector.yaml`.
+/// An exporter that answers once a request is synced to its queue on the disk, and inserts as in
+/// `e2e/bench/peers/otel-collector/collector.yaml`.
 fn to_clickhouse(route: &Route) -> Value {
     json!({
         "extensions": {"file_storage": {"directory": route.volume, "create_directory": true, "fsync": true}},
@@ -173,8 +174,8 @@ fn to_clickhouse(route: &Route) -> Value {
     })
 }
 
-/// Compiles the Collector for a role, if it is missing from the cache. With Kafka it is that of the tests with real clients, with `ClickHouse` that
-/// of `cargo throughput`: no version of both exporters has the same core.
+/// Compiles the Collector for a role, if it is missing from the cache. With Kafka it is that of the tests with real clients, with
+/// `ClickHouse` that of `cargo throughput`: the two exporters have no version with the same core.
 pub fn build_collector(role: Role) -> Result<PathBuf> {
     say::progress("collector", "compile, unless it is compiled already");
     match role {

@@ -1,11 +1,11 @@
 //! Clients of OTLP/gRPC that send numbered spans, at full speed or at a rate.
 //!
-//! Job: send every span once, and time the answers. Place in the flow: before the process that is measured. Owner: a task for each client, which
-//! has a connection of its own and one request under way. A client makes its request before it is due, so that no answer waits for that; what it
-//! costs is not the process' CPU time.
+//! Job: send every span once, and time the answers. Place in the flow: before the measured process. Owner: a task for each client, which
+//! has its own connection and one request under way. A client makes its request before it is due, so that the answer's time does not
+//! include that; the cost is not part of the process' CPU time.
 //!
-//! At a rate, a wait begins when the request is due, not when a client is free for it: a server that stalls makes all of the requests late that
-//! are due meanwhile.
+//! At a rate, a wait begins when the request is due, not when a client is free for it. So if a server stalls, all requests that are due
+//! meanwhile are late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,35 +26,36 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// Spans of a request: two traces, 92 KB. Chosen: a quarter of the largest batch that an SDK sends by default (512).
 const REQUEST_SPANS: u64 = 200;
 
-/// Until a request is sent again that was answered so. Chosen: short, because servers do not refuse at the rates that are measured.
+/// Pause before a refused request is sent again. Chosen: short, because servers do not refuse at the measured rates.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// How often a request is sent at the most: for a minute.
+/// Largest number of tries of a request: for a minute.
 const TRIES: u32 = 600;
 
 /// The method's path.
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-/// Status codes of gRPC with which a client comes again: `UNAVAILABLE`, and `RESOURCE_EXHAUSTED`, which a Collector says of a full queue.
+/// Status codes of gRPC after which a client retries: `UNAVAILABLE`, and `RESOURCE_EXHAUSTED`, which a Collector returns if its queue is
+/// full.
 const COME_AGAIN: [&str; 2] = ["14", "8"];
 
 /// What is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Whose spans.
+    /// The run of the spans.
     pub run: Run,
     /// How many, numbered from 0.
     pub spans: u64,
     /// Connections.
     pub clients: u64,
-    /// The rate of all clients together, or as fast as answers come.
+    /// The rate of all clients together; `None`: as fast as answers come.
     pub spans_per_second: Option<f64>,
 }
 
 /// The answers to all requests.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
-    /// How long each was waited for, in rising order.
+    /// The wait for each answer, in rising order.
     pub waits: Vec<Duration>,
     /// Requests that were sent again.
     pub again: u64,
@@ -65,15 +66,15 @@ struct Sending {
     load: Load,
     address: String,
     began: Instant,
-    /// The first number that no client has taken yet.
+    /// The next number that a client takes.
     next: AtomicU64,
 }
 
 impl Load {
-    /// Sends all of it to `host:port`, and returns once every request was answered with success.
+    /// Sends all spans to `host:port`, and returns once every request was answered with success.
     ///
     /// # Errors
-    /// Any other answer, or none: it is open then whether the spans are stored.
+    /// Any other answer, or none: the spans may be stored or not.
     pub async fn send(self, grpc: &str) -> Result<Answers> {
         let address = format!("http://{grpc}{EXPORT}");
         let next = AtomicU64::new(0);
@@ -94,7 +95,7 @@ impl Load {
 }
 
 impl Answers {
-    /// The wait that so many of 100 answers did not exceed.
+    /// The wait that `percent` of 100 answers did not exceed.
     pub fn percentile(&self, percent: usize) -> Duration {
         let place = (self.waits.len() * percent).div_ceil(100).saturating_sub(1);
         self.waits.get(place).copied().unwrap_or_default()
@@ -115,7 +116,7 @@ pub fn float(count: u64) -> f64 {
 
 async fn client(sending: Arc<Sending>) -> Result<Answers> {
     let mut connector = HttpConnector::new();
-    // The end of a request does not wait for the acknowledgement of what is before it.
+    // With this option, the end of a request is sent without waiting for the acknowledgement of earlier packets.
     connector.set_nodelay(true);
     let http = Client::builder(TokioExecutor::new()).http2_only(true).build(connector);
     let mut generator = Generator::new(Shape::Rich, sending.load.run);
@@ -141,7 +142,7 @@ fn framed(message: &[u8]) -> Result<Bytes> {
 }
 
 impl Sending {
-    /// Waits until the request with this first number is due, and gives that time; without a rate, it is due now.
+    /// Waits until the request with this first number is due, and returns that time; without a rate, it is due now.
     async fn until_due(&self, first: u64) -> Instant {
         let Some(spans_per_second) = self.load.spans_per_second else { return Instant::now() };
         let due = self.began + Duration::from_secs_f64(float(first) / spans_per_second);
@@ -149,7 +150,7 @@ impl Sending {
         due
     }
 
-    /// Sends a request until it is answered with success; says how often it was sent again.
+    /// Sends a request until it is answered with success; returns how often it was sent again.
     async fn export(&self, http: &Client<HttpConnector, Full<Bytes>>, body: Bytes) -> Result<u64> {
         for again in 0..u64::from(TRIES) {
             let request = Request::post(&self.address)

@@ -9,25 +9,25 @@ use super::Role;
 use super::load::{Answers, float};
 use crate::throughput::witness::Usage;
 
-/// Times the Collector's spans per CPU-second. Specified, as are the limits of waits and memory: the command's help names them.
+/// Required ratio of spans per CPU-second to the Collector's. Specified, like the limits of waits and memory: the command's help has them.
 const TIMES_MIN: f64 = 5.0;
 
-/// The wait for an answer at half of the rate that 99 of 100 do not exceed, milliseconds.
+/// The limit of the 99th percentile of waits at half of the rate, milliseconds.
 const P99_MAX_MS: f64 = 50.0;
 
-/// 128 and the signal's number: a Collector may be ended by SIGTERM.
+/// 128 and the signal's number: SIGTERM may end a Collector.
 const ENDED_BY_SIGTERM: i32 = 128 + 15;
 
-/// What is stored of a run's spans.
+/// The stored spans of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// Spans, whatever they are.
+    /// All stored spans.
     pub rows: u64,
-    /// Spans that are not there.
+    /// Sent spans that are not stored.
     pub lost: u64,
     /// Spans beyond the first of a number.
     pub doubled: u64,
-    /// Spans that were not sent.
+    /// Stored spans that were not sent.
     pub foreign: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct RunReport {
     pub rows: u64,
     /// Spans that are not stored.
     pub lost: u64,
-    /// Spans that are stored once more.
+    /// Stored spans beyond the first of a number.
     pub doubled: u64,
     /// Spans that were not sent.
     pub foreign: u64,
@@ -52,15 +52,15 @@ pub struct RunReport {
     pub again: u64,
     /// From the first request until every span was stored, seconds.
     pub wall_s: f64,
-    /// Spans in a second of that.
+    /// Spans a second during that time.
     pub spans_per_s: f64,
     /// User and system CPU time of the process from its start to its end, seconds.
     pub cpu_s: f64,
     /// Spans a CPU-second.
     pub spans_per_cpu_s: f64,
-    /// The wait for an answer that half of them did not exceed, milliseconds.
+    /// The median of the waits for an answer, milliseconds.
     pub p50_ms: f64,
-    /// That which 99 of 100 did not exceed.
+    /// The 99th percentile of the waits, milliseconds.
     pub p99_ms: f64,
     /// Peak resident set, MiB.
     pub peak_rss_mib: f64,
@@ -76,7 +76,7 @@ pub struct Report {
     sync_ms: f64,
     /// In the order in which they ran.
     runs: Vec<RunReport>,
-    /// The gateway's spans per CPU-second, in the Collector's, at full speed.
+    /// The ratio of the gateway's spans per CPU-second to the Collector's, at full speed.
     times_collector: Option<f64>,
 }
 
@@ -89,7 +89,7 @@ fn milliseconds(time: Duration) -> f64 {
 }
 
 impl RunReport {
-    /// Puts together what clients, the clock, the kernel and the sink say of a run.
+    /// Combines the observations of the clients, the clock, the kernel and the sink for a run.
     pub fn new(
         (name, sent_per_s): (&'static str, Option<f64>),
         (spans, wall): (u64, Duration),
@@ -123,7 +123,7 @@ impl RunReport {
         self.name == "gateway"
     }
 
-    /// What is not as it must be, in a run of the gateway or of the Collector.
+    /// The requirements that a run of the gateway or of the Collector breaks.
     fn failures(&self, role: Role) -> Vec<String> {
         let mut failures = Vec::new();
         let mut must = |holds: bool, what: String| {
@@ -184,7 +184,7 @@ const HEADINGS: [&str; 13] = [
 const WORDS: usize = 2;
 
 impl Report {
-    /// Without runs; one sync of the disk takes so long.
+    /// A report without runs; `sync` is the time of one sync of the disk.
     pub fn new(role: Role, sync: Duration) -> Report {
         Report { role, sync_ms: milliseconds(sync), runs: Vec::new(), times_collector: None }
     }
@@ -199,7 +199,7 @@ impl Report {
         self.times_collector = of(true).zip(of(false)).map(|(ours, theirs)| rounded(ours / theirs.max(1.0)));
     }
 
-    /// What is not as required; with runs that are missing, that.
+    /// The requirements that are not met, or that runs are missing.
     fn failures(&self) -> Vec<String> {
         let mut failures: Vec<_> = self.runs.iter().flat_map(|run| run.failures(self.role)).collect();
         match self.times_collector {
@@ -212,12 +212,12 @@ impl Report {
         failures
     }
 
-    /// Whether everything is as required.
+    /// Whether all requirements are met.
     pub fn is_reached(&self) -> bool {
         self.failures().is_empty()
     }
 
-    /// The table, and what follows from it.
+    /// The table, and the conclusion.
     pub fn lines(&self) -> Vec<String> {
         let headings = HEADINGS.map(str::to_owned);
         let cells: Vec<_> = std::iter::once(headings).chain(self.runs.iter().map(RunReport::cells)).collect();

@@ -1,4 +1,4 @@
-//! The time of one sync of the disk, beside which times to an answer are read: no request of a source is answered before one.
+//! The time of one sync of the disk. A source answers no request before a sync, so this helps to read its answer times.
 
 use std::fs::{self, File};
 use std::io::Write as _;

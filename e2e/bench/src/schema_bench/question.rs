@@ -1,25 +1,25 @@
-//! The queries: what people typically ask of traces.
+//! The queries: what users typically ask about traces.
 
 use super::variant::Variant;
 
-/// The attribute that is asked for.
+/// The span attribute in the queries.
 pub const TAG: &str = "http.route";
 
-/// The attributes of the resource that are asked for.
+/// The resource attributes in the queries.
 pub const POD: &str = "k8s.pod.name";
 pub const VERSION: &str = "service.version";
 
-/// What the questions are about, picked from the table.
+/// The values in the queries, picked from the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subjects {
-    /// A trace of the middle.
+    /// A trace from the middle.
     pub trace: String,
     /// A service and one of its operations, neither the most nor the least frequent.
     pub service: String,
     pub operation: String,
-    /// A value of [`TAG`] that is seldom.
+    /// A rare value of [`TAG`].
     pub tag: String,
-    /// A value of [`POD`] that is seldom.
+    /// A rare value of [`POD`].
     pub pod: String,
     /// A duration that one span of a thousand exceeds, nanoseconds.
     pub duration: u64,

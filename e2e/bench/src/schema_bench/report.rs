@@ -28,16 +28,16 @@ pub struct VariantReport {
     pub insert_cpu_seconds: f64,
     pub insert_cpu_micros_per_row: f64,
     pub inserts: u64,
-    /// From the start of an INSERT to its answer, the mean.
+    /// Mean time from the start of an INSERT to its answer.
     pub insert_milliseconds: f64,
-    /// Files and directories that the server synced for an INSERT, the mean.
+    /// Mean number of files and directories that the server synced for an INSERT.
     pub syncs_per_insert: f64,
     pub bytes_per_row: f64,
     pub view_bytes_per_row: f64,
     pub questions: Vec<Answer>,
 }
 
-/// What an answer took.
+/// The cost of an answer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
@@ -95,10 +95,10 @@ impl VariantReport {
     }
 }
 
-/// Name, CPU and time of an insert, bytes, and a question each.
+/// Name, CPU and time of an insert, bytes, and one column for each query.
 const COLUMNS: usize = 4 + NAMES.len();
 
-/// Rows, short.
+/// Rows in a short form.
 fn rows(rows: u64) -> String {
     match rows {
         0..10_000 => rows.to_string(),
@@ -108,7 +108,7 @@ fn rows(rows: u64) -> String {
 }
 
 impl Report {
-    /// The table: CPU and time of an insert, bytes, and for each question CPU milliseconds and the rows read.
+    /// The table: CPU and time of an insert, bytes, and for each query CPU milliseconds and the rows read.
     pub fn lines(&self) -> Vec<String> {
         let mut head = vec![
             "table".to_owned(),

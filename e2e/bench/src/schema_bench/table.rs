@@ -15,19 +15,19 @@ use e2e_stack::say;
 /// Longest time for the merge of a table into one part a day.
 const MERGE_PATIENCE: Duration = Duration::from_mins(15);
 
-/// Time between two looks at merges.
+/// Time between two checks of merges.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Cores of the server that a question may use: those of the machine that the figures are from.
+/// Cores of the server that a query may use: those of the machine on which the figures were measured.
 const THREADS: u32 = 2;
 
-/// What the inserts cost.
+/// The costs of the inserts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inserts {
     pub count: u64,
     pub rows: u64,
     pub cpu_us: u64,
-    /// From the start of each to its answer, all together.
+    /// Time from the start of each INSERT to its answer, in all.
     pub milliseconds: u64,
     /// Files and directories that were synced.
     pub syncs: u64,
@@ -68,7 +68,7 @@ impl Table {
         Ok(Table { server, database })
     }
 
-    /// Removes it, or says that it is left: what was measured is not given up for that.
+    /// Removes it. If that fails, it is only reported: the measurements stay valid.
     pub async fn delete(&self) {
         if let Err(error) = self.database.delete().await {
             say::error(&format!("cannot remove the database {}: {error:#}", self.database.name()));
@@ -87,7 +87,7 @@ impl Table {
         Ok(numbers)
     }
 
-    /// What the server's log says of the inserts.
+    /// The costs of the inserts, from the server's log.
     pub async fn inserts(&self) -> Result<Inserts> {
         self.server.execute("SYSTEM FLUSH LOGS query_log").await?;
         let of_log = format!(
@@ -101,7 +101,7 @@ impl Table {
         Ok(Inserts { count, rows, cpu_us, milliseconds, syncs })
     }
 
-    /// Merges the table into one part a day, so that sizes and answers do not depend on how far the server happens to be.
+    /// Merges the table into one part a day, so that sizes and answers do not depend on the state of background merges.
     pub async fn merge(&self) -> Result<()> {
         let started = Instant::now();
         let parts = format!(
@@ -114,7 +114,8 @@ impl Table {
             if surplus == 0 && merges == 0 {
                 return Ok(());
             }
-            // It goes on in the server when the answer takes longer than we wait. Asked again meanwhile, it would merge the one part anew.
+            // The server continues even if the answer takes longer than we wait. A second OPTIMIZE meanwhile would merge the finished part
+            // again.
             if merges == 0 {
                 self.server.execute(&format!("OPTIMIZE TABLE {} FINAL", self.name())).await.ok();
             }
@@ -123,7 +124,7 @@ impl Table {
         }
     }
 
-    /// What the parts take.
+    /// The sizes of the parts.
     pub async fn sizes(&self) -> Result<Sizes> {
         let query = format!(
             "SELECT sumIf(rows, table = '{TABLE}'), sumIf(bytes_on_disk, table = '{TABLE}'), sumIf(bytes_on_disk, table != '{TABLE}') \
@@ -134,7 +135,7 @@ impl Table {
         Ok(Sizes { rows, table_bytes, view_bytes })
     }
 
-    /// Asks every question so many times; the first answer, which fills caches, does not count.
+    /// Runs every query `times` times; the first answer, which fills caches, does not count.
     pub async fn ask(&self, variant: &Variant, times: u32) -> Result<Vec<Answer>> {
         let about = self.subjects(variant).await?;
         for (name, text) in questions(variant, &self.name(), &about) {
@@ -191,7 +192,7 @@ impl Table {
         Ok(Subjects { trace, service, operation, tag, pod, duration })
     }
 
-    /// The one row that a question has for an answer.
+    /// The single row that a query returns.
     async fn cells<const N: usize>(&self, query: &str) -> Result<[String; N]> {
         let text = self.server.text(query, "TSV").await?;
         let cells: Vec<String> = text.trim_end_matches('\n').split('\t').map(str::to_owned).collect();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// How attributes lie in the table.
+/// How the table stores attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     Json,
@@ -17,11 +17,11 @@ pub enum ResourcePaths {
     Dynamic,
     /// [`RESOURCE_PATHS`] are declared.
     Declared,
-    /// Like others, and the paths that questions name once more in columns ([`RESOURCE_COLUMNS`]).
+    /// Like others, and the paths in the queries are also copied to columns ([`RESOURCE_COLUMNS`]).
     Columns,
 }
 
-/// What SDKs and the detectors of Kubernetes and clouds set on nearly every resource.
+/// Attributes that SDKs and the detectors of Kubernetes and clouds set on nearly every resource.
 const RESOURCE_PATHS: [&str; 14] = [
     "cloud.provider",
     "cloud.region",
@@ -39,7 +39,7 @@ const RESOURCE_PATHS: [&str; 14] = [
     "telemetry.sdk.version",
 ];
 
-/// Paths of the resource that questions name, each with the column that has it in [`ResourcePaths::Columns`].
+/// Resource paths in the queries, each with its column in [`ResourcePaths::Columns`].
 const RESOURCE_COLUMNS: [(&str, &str); 2] =
     [(super::question::POD, "K8sPodName"), (super::question::VERSION, "ServiceVersion")];
 
@@ -53,7 +53,7 @@ pub struct Variant {
     pub typed: bool,
     /// How paths that nearly every resource has are stored.
     pub resource: ResourcePaths,
-    /// Whether the views are there, and asked.
+    /// Whether the views exist, and queries use them.
     pub views: bool,
     /// Whether the server syncs every part before it acknowledges an INSERT.
     pub synced: bool,
@@ -62,10 +62,10 @@ pub struct Variant {
 /// The default: low cardinality first, the time last.
 pub const SERVICE_FIRST: &[&str] = &["ServiceName", "SpanName", "toDateTime(Timestamp)", "Timestamp"];
 
-/// Time in coarse steps first: what is asked of the last minutes reads the end of the table.
+/// Time in coarse steps first: queries of the last minutes read the end of the table.
 pub const TIME_FIRST: &[&str] = &["toStartOfFiveMinutes(Timestamp)", "ServiceName", "SpanName", "Timestamp"];
 
-/// Traces together.
+/// Rows of a trace together.
 pub const TRACE_FIRST: &[&str] = &["TraceId", "Timestamp"];
 
 /// In the order in which they are measured.
@@ -147,7 +147,7 @@ impl Variant {
         schema
     }
 
-    /// The value of a span attribute of type text.
+    /// SQL for the value of a span attribute of type text.
     pub fn text(&self, key: &str) -> String {
         match self.layout {
             Layout::Json if self.typed => format!("SpanAttributes.{key}"),
@@ -159,7 +159,7 @@ impl Variant {
         }
     }
 
-    /// The value of an attribute of the resource of type text; `key` is one of [`RESOURCE_COLUMNS`].
+    /// SQL for the value of a resource attribute of type text; `key` is one of [`RESOURCE_COLUMNS`].
     pub fn resource_text(&self, key: &str) -> String {
         let column = RESOURCE_COLUMNS.iter().find(|(path, _)| *path == key).map(|(_, column)| *column);
         match (self.layout, self.resource, column) {
@@ -173,7 +173,7 @@ impl Variant {
         }
     }
 
-    /// What lets the server leave out granules in a question about an attribute's value: the conditions that its indexes know. `set` is
+    /// The conditions by which the server can skip granules in a query for an attribute's value: its indexes support them. `set` is
     /// `ResourceAttributes` or `SpanAttributes`.
     pub fn granules_with(&self, set: &str, key: &str, value: &str) -> String {
         match self.layout {

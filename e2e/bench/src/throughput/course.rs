@@ -27,13 +27,13 @@ use e2e_stack::kafka::HOST_ADDRESS;
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
-/// Time between two looks at the group's lag: short beside the seconds of a run; each look costs the broker a connection.
+/// Time between two checks of the group's lag: short beside the seconds of a run. Each check costs the broker a connection.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Time between two lines about how full the topic is.
+/// Time between two progress lines while the topic is filled.
 const FILL_SAID: Duration = Duration::from_secs(5);
 
-/// A run whose lag does not move for so long has failed. Chosen: longer than a rebalance (45 s) and than any batch is held back.
+/// A run whose lag does not change for this long has failed. Chosen: longer than a rebalance (45 s) and than any batch is held back.
 const STALL: Duration = Duration::from_mins(2);
 
 /// Where a run's rows go.
@@ -50,22 +50,22 @@ pub enum Finish {
 enum Goal {
     /// The group has committed the end of every partition.
     Committed,
-    /// So many spans were read: while the sink refuses, nothing is committed.
+    /// This many spans were read: nothing is committed while the sink refuses.
     Read(u64),
 }
 
-/// What a process took until it was done, and until its end.
+/// What a process used until it was done, and until its end.
 struct Raced {
     wall: Duration,
     usage: Usage,
     threads: Vec<ThreadTime>,
-    /// What a gateway with a queue volume told of itself when it was done.
+    /// The metrics of a gateway with a queue volume when it was done.
     metrics: Option<String>,
-    /// Whether it ended as one that has done everything.
+    /// Whether its exit code is the expected one.
     ended_well: bool,
 }
 
-/// A run's own things.
+/// The folder, group, route and sink of one run.
 struct Place {
     folder: PathBuf,
     route: Route,
@@ -174,7 +174,7 @@ impl Course {
         self.sent.acked.count()
     }
 
-    /// A folder, a group and a route of its own for a run.
+    /// A new folder, group and route for a run.
     fn place(&mut self, entrant: &Entrant, finish: Finish, with_volume: bool) -> Result<Place> {
         let number = self.groups.len();
         let group = format!("{}-{number}", self.topic.name());
@@ -204,7 +204,7 @@ impl Course {
         Ok(Place { folder, route, statements, sink: None })
     }
 
-    /// The null sink of a run, which is started when it has none yet.
+    /// The null sink of a run; started if it does not run yet.
     fn null_sink(place: &mut Place) -> Result<NullSink> {
         if let Some(sink) = place.sink.take() {
             return Ok(sink);
@@ -226,7 +226,7 @@ impl Course {
         Ok((raced, sink.arrived((self.run, &self.sent), engine, route.layout).await?))
     }
 
-    /// Runs the process until it is done; says how long that took and what it cost.
+    /// Runs the process until it is done; returns how long that took and what it used.
     async fn race(&self, entrant: &Entrant, route: &Route, folder: &Path, goal: Goal) -> Result<Raced> {
         let name = entrant.name();
         say::progress(name, &format!("reads {} into {}", route.topic, route.sink));
@@ -258,7 +258,7 @@ impl Course {
         let usage = tokio::task::spawn_blocking(move || process.stop());
         let usage = usage.await.context("the thread that stops a process ended")?;
         let usage = usage.with_context(|| format!("stop {name}"))?;
-        // With a sink that refuses, the gateway ends with 1 to say that not everything is in.
+        // If the sink refuses, the gateway exits with 1, because some rows are not inserted.
         let ended_well = matches!(goal, Goal::Read(_)) || entrant.ends_well(usage.exit_code);
         if !ended_well {
             say::error(&format!("{name} had committed everything, but exited with code {}", usage.exit_code));
@@ -266,7 +266,7 @@ impl Course {
         Ok(Raced { wall, usage, threads: threads.by_name(), metrics, ended_well })
     }
 
-    /// Messages or spans that a run has still before it.
+    /// Messages or spans that are left for a run.
     async fn left(&self, route: &Route, goal: Goal, listening: &Listening) -> Result<u64> {
         match goal {
             Goal::Committed => Ok(self.topic.lag(&route.group).await?.messages.unsigned_abs()),
@@ -295,12 +295,12 @@ impl Course {
         })
     }
 
-    /// Where configs and logs are.
+    /// The folder of configs and logs.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Removes topic and groups, and files that are not needed. Continues after a failure and returns the first.
+    /// Removes topic and groups; files only if `with_files`. Continues after a failure and returns the first.
     pub async fn remove(self, with_files: bool) -> Result<()> {
         let mut removed = Ok(());
         for group in &self.groups {

@@ -14,15 +14,15 @@ use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::pipeline::merged;
 use e2e_fixtures::spans::Encoding;
 
-/// The gateway's memory limit in every figure of protobuf, and the largest record batch.
+/// The gateway's memory limit in every figure for protobuf, with the largest record batch.
 const MEMORY_LIMIT: &str = "192MiB";
 const RECORD_BATCH_MAX: &str = "1MiB";
 
-/// The same for JSON, whose messages are up to three times as large: one of `loadgen` is 2.8 MB.
+/// The same for JSON: its messages are up to three times as large, and one of `loadgen` is 2.8 MB.
 const JSON_MEMORY_LIMIT: &str = "256MiB";
 const JSON_RECORD_BATCH_MAX: &str = "4MiB";
 
-/// How long a gateway with a queue volume may take to leave: what the sink has not taken goes to the volume 3 s before.
+/// How long a gateway with a queue volume may take to exit. 3 s before the end, the blocks that are not inserted go to the volume.
 const LEAVE_DEADLINE: &str = "8s";
 
 /// 128 and the signal's number.
@@ -31,11 +31,11 @@ const ENDED_BY_SIGTERM: i32 = 128 + 15;
 /// The script that builds a peer, beside its program.
 const BUILD_SCRIPT: &str = "build.sh";
 
-/// The memory that a gateway needs beside that for blocks as columns.
+/// The memory limit of a gateway that sends blocks as columns.
 const NATIVE_MEMORY_LIMIT: &str = "256MiB";
 const NATIVE_JSON_MEMORY_LIMIT: &str = "320MiB";
 
-/// How the gateway's blocks go over the wire.
+/// How the gateway sends its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum InsertFormat {
     /// As rows
@@ -49,13 +49,13 @@ pub enum InsertFormat {
 pub struct Peer {
     /// Its name in the report.
     pub name: String,
-    /// What `sh -c` runs.
+    /// The command for `sh -c`.
     pub command: String,
 }
 
 impl Peer {
-    /// The script `build.sh` beside the program that the command names, if there is one. It is run before anything is
-    /// measured, since what a command does counts as the peer's.
+    /// The script `build.sh` beside the command's program, if there is one. It runs before the measurement, because everything that the
+    /// command does counts as the peer's cost.
     pub fn build_script(&self) -> Option<PathBuf> {
         let program =
             self.command.split_ascii_whitespace().find(|word| word.contains('/') && !word.contains('='))?;
@@ -77,23 +77,23 @@ impl FromStr for Peer {
     }
 }
 
-/// Who runs.
+/// A measured program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entrant {
     /// The gateway, by its program, with blocks in this format and a table of this layout.
     Gateway(PathBuf, InsertFormat, Layout),
-    /// Another program, for which a table of this layout is ready.
+    /// Another program; a table of this layout is ready for it.
     Peer(Peer, Layout),
 }
 
-/// What is read and where it goes.
+/// What an entrant reads, and where it writes.
 #[derive(Clone, Debug)]
 pub struct Route {
     /// `host:port` of the broker.
     pub brokers: String,
     /// The topic.
     pub topic: String,
-    /// Its partitions, all of which are read at the same time.
+    /// Its partitions; all are read at the same time.
     pub partitions: i32,
     /// A consumer group that has read nothing yet.
     pub group: String,
@@ -105,11 +105,11 @@ pub struct Route {
     pub database: String,
     /// The table.
     pub table: String,
-    /// How attributes lie in it.
+    /// How the table stores attributes.
     pub layout: Layout,
-    /// The engine that a peer should give to a table that it makes itself.
+    /// The engine that a peer should use if it makes the table itself.
     pub engine: &'static str,
-    /// The gateway's queue volume, a folder; absent without one.
+    /// The gateway's queue volume, a folder; `None` without one.
     pub volume: Option<PathBuf>,
 }
 
@@ -122,14 +122,14 @@ impl Entrant {
         }
     }
 
-    /// How attributes lie in the table that is made for it.
+    /// How the table that is made for it stores attributes.
     pub fn layout(&self) -> Layout {
         match self {
             Entrant::Gateway(_, _, layout) | Entrant::Peer(_, layout) => *layout,
         }
     }
 
-    /// The layout as the report names it; a peer may make a table of its own.
+    /// The layout for the report; `None` for a peer, which may make its own table.
     pub fn told_layout(&self) -> Option<&'static str> {
         match self {
             Entrant::Gateway(_, _, layout) => Some(layout_name(*layout)),
@@ -137,13 +137,13 @@ impl Entrant {
         }
     }
 
-    /// Whether an exit code is that of an end on SIGTERM. The gateway exits normally then; a shell around a peer may be ended by
-    /// the signal, while the peer does what it has to.
+    /// Whether an exit code is the expected one after SIGTERM. The gateway exits normally. A shell around a peer may be ended by the
+    /// signal, although the peer has ended well.
     pub fn ends_well(&self, exit_code: i32) -> bool {
         exit_code == 0 || matches!(self, Entrant::Peer(..)) && exit_code == ENDED_BY_SIGTERM
     }
 
-    /// The command for a run; files that it needs go to `folder`.
+    /// The command for a run; its files are written to `folder`.
     pub fn command(&self, route: &Route, folder: &Path) -> Result<Command> {
         match self {
             Entrant::Gateway(program, format, _) => {

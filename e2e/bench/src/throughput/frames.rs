@@ -1,8 +1,8 @@
 //! Compressed frames of an INSERT's body, as a server reads them with `decompress=1`.
 //!
-//! Job: cut a body into frames, check and unpack them. Place in the flow: the null sink checks a sample while it is written to;
-//! the count after the run checks and unpacks all. Written for itself, so that the gateway's encoder is not checked by its own
-//! decoder. Limits: [`RAW_BYTES_MAX`] a frame.
+//! Job: cut a body into frames, check and unpack them. Place in the flow: the null sink checks a sample during the run; the count after the
+//! run checks and unpacks all. Written separately, so that the gateway's encoder is not checked by its own decoder. Limits:
+//! [`RAW_BYTES_MAX`] a frame.
 //!
 //! | offset | bytes | meaning |
 //! |---|---|---|
@@ -15,8 +15,8 @@
 use anyhow::{Context as _, Result, ensure};
 use cityhash_rs::cityhash_102_128;
 
-/// The most raw bytes that a frame may claim. Chosen: ClickHouse's own clients cut at 1 MiB, and a damaged header must not make us
-/// allocate what it asks for.
+/// The most raw bytes that a frame may claim. Chosen: ClickHouse's own clients cut at 1 MiB, and a damaged header must not cause a huge
+/// allocation.
 pub const RAW_BYTES_MAX: usize = 64 << 20;
 
 const CHECKSUM_BYTES: usize = 16;
@@ -27,12 +27,12 @@ const METHOD_LZ4: u8 = 0x82;
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     checksum: &'a [u8],
-    /// What the checksum covers: method, sizes and block.
+    /// The bytes under the checksum: method, sizes and block.
     covered: &'a [u8],
     raw_bytes: usize,
 }
 
-/// Takes the next frame off the front of `body`; none at its end.
+/// Takes the next frame from the front of `body`; `None` at its end.
 pub fn next<'a>(body: &mut &'a [u8]) -> Result<Option<Frame<'a>>> {
     if body.is_empty() {
         return Ok(None);
@@ -67,7 +67,7 @@ pub fn unpack(mut body: &[u8], raw: &mut Vec<u8>) -> Result<()> {
 
 impl Frame<'_> {
     fn verify(&self) -> Result<()> {
-        // The hash is a pair of 64-bit words of which this library makes one number, the first word as its high half.
+        // The hash is a pair of 64-bit words. This library returns one number, with the first word as its high half.
         let checksum = cityhash_102_128(self.covered).rotate_left(64).to_le_bytes();
         ensure!(
             checksum == self.checksum,

@@ -1,8 +1,8 @@
-//! How the bytes of a value in `RowBinary` are passed over, by the value's type.
+//! Skips values in `RowBinary`, by their types.
 //!
-//! Job: know a type from its name in a table, or from its tag before a value, and find the end of a value. Place in the flow:
-//! under [`rows`](super::rows), which walks the rows that the null sink was given. Limits: types nest to [`DEPTH_MAX`]; only the
-//! types that trace tables have, any other is an error that names it.
+//! Job: know a type from its name in a table, or from its tag before a value, and find the end of a value. Place in the flow: under
+//! [`rows`](super::rows), which walks the rows that the null sink received. Limits: types nest to [`DEPTH_MAX`]. Only the types of trace
+//! tables are supported; any other is an error that names it.
 //!
 //! Source: <https://clickhouse.com/docs/interfaces/formats/RowBinary> and
 //! <https://clickhouse.com/docs/sql-reference/data-types/data-types-binary-encoding>.
@@ -13,14 +13,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 /// before the stack does.
 const DEPTH_MAX: usize = 64;
 
-/// The most elements of one value. Specified: the server's own limit for binary arrays is 2^30; chosen: a row of the gateway has at
-/// most 4 MiB, and an element of it at least one byte.
+/// The most elements of one value. Specified: the server's own limit for binary arrays is 2^30. Chosen: a row of the gateway has at most 4
+/// MiB, and an element of it at least one byte.
 const ELEMENTS_MAX: usize = 8 << 20;
 
-/// What the bytes of a value look like.
+/// The form of a value's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// So many bytes, whatever the value.
+    /// This many bytes.
     Fixed(usize),
     /// A length and bytes.
     Text,
@@ -49,7 +49,7 @@ impl Kind {
             "LowCardinality" => Kind::of_type(inner)?,
             "Nullable" => Kind::Nullable(Box::new(Kind::of_type(inner)?)),
             "Array" => Kind::Array(Box::new(Kind::of_type(inner)?)),
-            // In rows, a list of named pairs is what a map is.
+            // In rows, a list of named pairs has the form of a map.
             "Map" | "Nested" => {
                 let (key, value) =
                     inner.rsplit_once(", ").with_context(|| format!("read the type {name}"))?;
@@ -67,8 +67,8 @@ impl Kind {
     }
 }
 
-/// The paths that a `JSON` type declares, from what stands between its parentheses: limits (`max_dynamic_paths=64`), and paths
-/// between backticks with their types.
+/// The paths that a `JSON` type declares. `parameters` is the text between its parentheses: limits (`max_dynamic_paths=64`), and paths in
+/// backticks with their types.
 fn declared_paths(parameters: &str) -> Result<Vec<(String, Kind)>> {
     let mut declared = Vec::new();
     for parameter in parameters.split(", ").filter(|parameter| !parameter.contains('=')) {
@@ -119,12 +119,12 @@ impl<'a> Bytes<'a> {
         self.take(length)
     }
 
-    /// Passes over a value.
+    /// Skips a value.
     pub fn skip(&mut self, kind: &Kind) -> Result<()> {
         self.skip_at(kind, 0)
     }
 
-    /// Passes over a type's tag and a value of that type.
+    /// Skips a type's tag and a value of that type.
     pub fn skip_tagged(&mut self) -> Result<()> {
         self.skip_at(&Kind::Dynamic, 0)
     }
@@ -156,7 +156,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// How many elements follow. An element of type Nothing takes no byte, so that the bytes alone do not bound them.
+    /// How many elements follow. An element of type Nothing takes no byte, so the number of bytes is no limit.
     fn elements(&mut self) -> Result<usize> {
         let length = self.length()?;
         ensure!(length <= ELEMENTS_MAX, "a value claims {length} elements");
@@ -188,7 +188,7 @@ impl<'a> Bytes<'a> {
         })
     }
 
-    /// What follows the tag of JSON: version, limits, and the counts of declared and skipped paths, which are 0 here.
+    /// Reads what follows the tag of JSON: version, limits, and the counts of declared and skipped paths, which are 0 here.
     fn json_limits(&mut self) -> Result<()> {
         self.byte()?;
         self.length()?;

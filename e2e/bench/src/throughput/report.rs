@@ -9,7 +9,7 @@ use super::threads::ThreadTime;
 use super::witness::Usage;
 use e2e_fixtures::spans::Shape;
 
-/// One run of the gateway or a peer. What cannot be known is absent in the table and null in the JSON.
+/// One run of the gateway or a peer. Unknown values are left out in the table and null in the JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunReport {
     /// `gateway`, or the peer's name.
@@ -17,20 +17,20 @@ pub struct RunReport {
     /// The server's table engine; absent with the null sink.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<&'static str>,
-    /// How attributes lie in the gateway's table; absent for a peer, which may make its own.
+    /// How the gateway's table stores attributes; `None` for a peer, which may make its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<&'static str>,
     /// The format of its inserts.
     pub format: String,
     /// Spans in the topic.
     pub spans: u64,
-    /// Rows that the sink was given.
+    /// Rows that the sink received.
     pub rows: u64,
     /// Spans without a row.
     pub lost: Option<u64>,
     /// Rows beyond the first of a span.
     pub doubled: Option<u64>,
-    /// Rows of no span that was produced; not part of the report file, whose fields are fixed.
+    /// Rows of spans that were not produced; not part of the report file, whose fields are fixed.
     #[serde(skip)]
     pub foreign: Option<u64>,
     /// From the start of the process until its group had committed the end of every partition, seconds.
@@ -45,14 +45,14 @@ pub struct RunReport {
     pub peak_rss_mib: f64,
     /// CPU time of the server for the inserts, seconds.
     pub server_cpu_s: Option<f64>,
-    /// What a run of `--spool` did with the volume.
+    /// The counts of a run of `--spool`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spool: Option<Counts>,
-    /// Voluntary and involuntary; not part of the report file, whose fields are fixed.
+    /// Voluntary and involuntary context switches; not part of the report file, whose fields are fixed.
     #[serde(skip)]
     pub context_switches: i64,
-    /// Whether its process, told to end once everything was committed, ended as one that has done everything; not part of the report
-    /// file either.
+    /// Whether its process exited as expected after SIGTERM, which it gets once everything is committed. Not part of the report file
+    /// either.
     #[serde(skip)]
     pub ended_well: bool,
     /// CPU time by thread; not part of the report file either.
@@ -72,18 +72,18 @@ pub struct Report {
     pub spool: Option<Comparison>,
 }
 
-/// What the sink knows of a run.
+/// The sink's counts of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrived {
     /// The format of the inserts.
     pub format: String,
-    /// Rows given.
+    /// Rows received.
     pub rows: u64,
     /// Spans without a row.
     pub lost: Option<u64>,
     /// Rows beyond the first of a span.
     pub doubled: Option<u64>,
-    /// Rows of no span that was produced.
+    /// Rows of spans that were not produced.
     pub foreign: Option<u64>,
     /// Bytes of the inserts.
     pub bytes: u64,
@@ -109,7 +109,7 @@ pub fn layout_name(layout: Layout) -> &'static str {
     }
 }
 
-/// Microseconds, bytes and counts as far as a report needs them: exact to 2^53.
+/// Microseconds, bytes and counts are exact up to 2^53, which is enough for a report.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a report's figures are rounded to three digits behind the point anyway"
@@ -131,7 +131,7 @@ pub(super) fn ratio(of: f64, to: f64) -> f64 {
 }
 
 impl RunReport {
-    /// Puts together what the kernel, the sink and the clock say of a run over `spans` spans.
+    /// Combines the observations of the kernel, the sink and the clock for a run over `spans` spans.
     pub fn new(name: &str, spans: u64, wall_s: f64, usage: Usage, arrived: Arrived) -> RunReport {
         let cpu_s = seconds((usage.user_us + usage.system_us).unsigned_abs());
         RunReport {
@@ -157,7 +157,7 @@ impl RunReport {
         }
     }
 
-    /// Whether everything that can be known says that every span arrived, once, and nothing else, and that its process knew it.
+    /// Whether every span arrived exactly once, nothing else arrived, and its process exited as expected, as far as that is known.
     pub fn is_whole(&self) -> bool {
         if !self.ended_well {
             return false;
@@ -235,7 +235,7 @@ const THREAD_HEADINGS: [&str; 5] = ["name", "thread", "user s", "system s", "ns/
 const THREAD_WORDS: usize = 2;
 
 impl Report {
-    /// Whether nothing is missing, and, with `--spool`, the volume is as fast as required.
+    /// Whether no span is missing and, with `--spool`, the volume is as fast as required.
     pub fn is_reached(&self) -> bool {
         self.runs.iter().all(RunReport::is_whole) && self.spool.is_none_or(|comparison| comparison.is_met)
     }
@@ -247,7 +247,7 @@ impl Report {
         aligned(&lines, WORDS)
     }
 
-    /// What the runs of `--spool` did with the volume as lines of a table; none without.
+    /// The counts of the runs of `--spool` as lines of a table; empty without such runs.
     pub fn spool_table(&self) -> Vec<String> {
         let Some(comparison) = self.spool else { return Vec::new() };
         let mut lines = vec![SPOOL_HEADINGS.map(str::to_owned)];

@@ -1,8 +1,7 @@
 //! The rows of an INSERT in `RowBinary`, with or without names and types before them, walked from end to end.
 //!
-//! Job: find every row and the number of its span; where names and types come first, compare them with the table's, as the server
-//! does. Place in the flow: after the run, over what the null sink kept. Limits: the
-//! columns must be ones that [`Kind`] knows.
+//! Job: find every row and the number of its span. If names and types come first, compare them with the table's, as the server does. Place
+//! in the flow: after the run, over the bodies that the null sink kept. Limits: the columns must have types that [`Kind`] knows.
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -33,15 +32,15 @@ impl Columns {
     }
 }
 
-/// What a column is to the walk.
+/// The role of a column in the walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Column {
     TraceId,
-    /// Where the number is, in a column of JSON or a map.
+    /// Holds the number, in a column of JSON or a map.
     SpanAttributes(Kind),
-    /// Where its key is, among the keys of integers; the column of their values is behind it.
+    /// Holds its key, among the keys of integers; the column of their values follows.
     IntKeys,
-    /// Where the number is then.
+    /// Holds the number then.
     IntValues,
     Other(Kind),
 }
@@ -54,7 +53,7 @@ pub struct Layout {
     header: Option<Columns>,
 }
 
-/// What the walk found in a row.
+/// The contents of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The number of the span; none in a row of another run, or without a number.
@@ -115,7 +114,7 @@ impl Layout {
     }
 }
 
-/// Passes over the names and types before the rows, which must be those of the table.
+/// Skips the names and types before the rows; they must be those of the table.
 fn skip_header(bytes: &mut Bytes<'_>, columns: &Columns) -> Result<()> {
     let count = bytes.length()?;
     ensure!(count == columns.0.len(), "the rows have {count} columns, the INSERT {}", columns.0.len());
@@ -148,7 +147,7 @@ fn number_in_json(bytes: &mut Bytes<'_>) -> Result<Option<u64>> {
     Ok(number)
 }
 
-/// Where the number's key is in an array of keys.
+/// The index of the number's key in an array of keys.
 fn place_of_number(bytes: &mut Bytes<'_>) -> Result<Option<usize>> {
     let mut found = None;
     for place in 0..bytes.length()? {
@@ -159,7 +158,7 @@ fn place_of_number(bytes: &mut Bytes<'_>) -> Result<Option<usize>> {
     Ok(found)
 }
 
-/// The number at its place in an array of values.
+/// The number at this index in an array of values.
 fn number_at(bytes: &mut Bytes<'_>, wanted: Option<usize>) -> Result<Option<u64>> {
     let mut number = None;
     for place in 0..bytes.length()? {

@@ -1,7 +1,7 @@
-//! The real server as the sink of a run: a database for it, and what the server's own log says of its inserts.
+//! The real server as the sink of a run: a database for it, and the inserts in the server's own log.
 //!
-//! Limits: the log counts rows and not numbers, so that lost and doubled are known only where a table keeps the rows. Merges in
-//! the background are not inserts and are not counted.
+//! Limits: the log counts rows, not numbers, so lost and doubled spans are known only if the table keeps the rows. Background merges are
+//! not part of the inserts and are not counted.
 
 use std::fmt;
 
@@ -18,16 +18,16 @@ use e2e_stack::say;
 /// The table of every run.
 pub const TABLE: &str = "otel_traces";
 
-/// Times that the server is asked to remove a database; it may take 30 s over each answer. Chosen: two minutes, several times
-/// what the merges of a run of millions of spans were seen to take on busy cores.
+/// Tries to remove a database; the server may take 30 s to answer each. Chosen: two minutes, several times what the merges after a run of
+/// millions of spans took on busy cores.
 const DELETE_TRIES: u32 = 4;
 
 /// The two engines that runs are measured with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// Rows are read and dropped: the cost of the format.
+    /// Rows are read and dropped: measures the cost of the format.
     Null,
-    /// Rows are kept: the cost of all.
+    /// Rows are kept: measures the whole cost.
     MergeTree,
 }
 
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// The statement that makes a table, made for this engine.
+    /// Turns the statement of a MergeTree table into one for this engine.
     fn statement(self, merge_tree: &str) -> String {
         match self {
             Engine::MergeTree => merge_tree.to_owned(),
@@ -55,7 +55,7 @@ impl fmt::Display for Engine {
     }
 }
 
-/// A table without order, indexes and settings, of the same columns.
+/// A table with the same columns, without order, indexes and settings.
 fn null_statement(merge_tree: &str) -> String {
     let body = merge_tree.split("\nENGINE = ").next().unwrap_or(merge_tree);
     let kept: Vec<_> = body.lines().filter(|line| !line.trim_start().starts_with("INDEX ")).collect();
@@ -80,7 +80,7 @@ impl Sink {
         Ok(Sink { server, database })
     }
 
-    /// What arrived: all from the server's log, lost and doubled from the table where it keeps rows.
+    /// What arrived: counts from the server's log; lost and doubled spans from the table, if it keeps rows.
     pub async fn arrived(
         &self,
         (run, sent): (Run, &produce::Sent),
@@ -91,7 +91,7 @@ impl Sink {
         let logged = self.server.text(&log_query(self.database.name()), "TSV").await?;
         let mut arrived = read_log(&logged)?;
         if engine == Engine::MergeTree
-            // A peer that makes a table of another layout is counted by the log alone.
+            // A peer may make a table of another layout; then only the log counts.
             && let Ok(count) = self.database.oracle(TABLE, run).laid_out(layout).count(sent).await
         {
             arrived.rows = count.rows + count.foreign;
@@ -101,15 +101,15 @@ impl Sink {
         Ok(arrived)
     }
 
-    /// What counts the spans of a run in the table.
+    /// Counts the spans of a run in the table.
     pub fn oracle(&self, run: Run) -> Oracle {
         self.database.oracle(TABLE, run)
     }
 
-    /// Removes the database, or says that it is left: what was measured is not given up for that.
+    /// Removes the database. If that fails, it is only reported: the measurements stay valid.
     pub async fn delete(&self) {
         let name = self.database.name();
-        // A merge of large parts is not left at once; no new one begins.
+        // A merge of large parts does not stop at once; but no new one begins.
         self.server.execute(&format!("SYSTEM STOP MERGES `{name}`.`{TABLE}`")).await.ok();
         for tried in 1..=DELETE_TRIES {
             match self.database.delete().await {
@@ -123,8 +123,8 @@ impl Sink {
     }
 }
 
-/// Format, rows, bytes and CPU time of the inserts into a database. Of the two counters of bytes that of the network misses what
-/// came with the headers, and that of compressed frames what is not made of frames.
+/// Format, rows, bytes and CPU time of the inserts into a database. There are two counters of bytes: the network's misses the bytes that
+/// arrived with the headers, and that of compressed frames misses bodies without frames.
 fn log_query(database: &str) -> String {
     format!(
         "SELECT any(extract(query, 'FORMAT\\s+(\\w+)')), sum(written_rows), \

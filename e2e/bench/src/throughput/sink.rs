@@ -1,9 +1,9 @@
 //! The null sink: a server that takes INSERTs and keeps nothing in the end.
 //!
-//! Job: answer what the gateway asks at its start, for a table that fits; take every INSERT, check the frames of a sample, and
-//! append the body to a file without a name, so that the rows can be counted exactly once the clock has stopped. Place in the
-//! flow: in place of ClickHouse, when it is the gateway that is measured. Owner: one thread of its own. Limits: the file holds
-//! what is sent, about 100 bytes a `rich` span; it lives in the temporary folder until the run's counts are made.
+//! Job: answer the gateway's queries at its start, for a suitable table. Take every INSERT, check the frames of a sample, and append the
+//! body to a file without a name. The rows are counted exactly after the measurement. Place in the flow: in place of ClickHouse, to measure
+//! the gateway only. Owner: one thread of its own. Limits: the file has all bodies, about 100 bytes a `rich` span; it is in the temporary
+//! folder until the rows are counted.
 //!
 //! Cost: a copy of the compressed bytes to the page cache, and for one body in [`SAMPLE`] their hash.
 
@@ -31,14 +31,14 @@ use super::rows::{Columns, Layout};
 use super::tally::Tally;
 use e2e_fixtures::spans::Run;
 
-/// One body in so many is checked while the run lasts; all are checked afterwards.
+/// One body in this many is checked during the run; all are checked afterwards.
 const SAMPLE: usize = 16;
 
-/// What it says its version is: that of the local stack's server, which the gateway supports.
+/// The version that it reports: that of the local stack's server, which the gateway supports.
 const VERSION: &str = "26.7.2.1";
 
-/// Header that makes an answer the server's own, and what it says of an INSERT. How many rows a body has is known once they are
-/// counted, when the clock has stopped; a gateway reads no more of it than that there were any.
+/// The header by which a gateway knows that an answer is the server's own. Its value summarizes an INSERT. The rows are counted only after
+/// the measurement; a gateway only needs to know that there were some.
 const SUMMARY: (&str, &str) = (
     "X-ClickHouse-Summary",
     r#"{"read_rows":"1","read_bytes":"1","written_rows":"1","written_bytes":"1","total_rows_to_read":"0","elapsed_ns":"1"}"#,
@@ -47,18 +47,18 @@ const SUMMARY: (&str, &str) = (
 /// Error code that clients do not retry.
 const NOT_IMPLEMENTED: u16 = 48;
 
-/// `TOO_MANY_SIMULTANEOUS_QUERIES`: nothing was stored, it is tried again later.
+/// `TOO_MANY_SIMULTANEOUS_QUERIES`: nothing was stored, and the gateway tries again later.
 const BUSY: u16 = 202;
 
 /// An INSERT that was taken.
 #[derive(Clone, Debug)]
 struct Taken {
     statement: Arc<str>,
-    /// Where its body is in the file.
+    /// The position of its body in the file.
     body: Range<u64>,
 }
 
-/// What was taken, in the order in which it came.
+/// The INSERTs that were taken, in the order in which they came.
 struct Spool {
     file: File,
     taken: Vec<Taken>,
@@ -67,7 +67,7 @@ struct Spool {
 struct Shared {
     columns: Columns,
     spool: Mutex<Spool>,
-    /// INSERTs are refused, as a server does that has too much to do.
+    /// Whether INSERTs are refused, as an overloaded server does.
     refuses: AtomicBool,
 }
 
@@ -78,7 +78,7 @@ pub struct NullSink {
     runtime: Option<Runtime>,
 }
 
-/// What a run sent.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Sent {
     /// The format that the first INSERT named.
@@ -115,12 +115,12 @@ impl NullSink {
         format!("http://{}", self.address)
     }
 
-    /// From now on INSERTs are refused, or taken.
+    /// From now on, INSERTs are refused or taken.
     pub fn refuse(&self, refuses: bool) {
         self.shared.refuses.store(refuses, Ordering::Relaxed);
     }
 
-    /// Checks every frame that was taken and counts its rows, as those of `spans` spans of `run`.
+    /// Checks every frame that was taken and counts the rows, as those of `spans` spans of `run`.
     pub fn count(&self, run: Run, spans: u64) -> Result<Sent> {
         let spool = self.shared.spool.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sent = Sent { format: String::new(), bytes: 0, tally: Tally::new(spans) };
@@ -146,7 +146,7 @@ impl NullSink {
 impl Drop for NullSink {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // A runtime may not be waited for on a thread of another one.
+            // Blocking until this runtime ends is not allowed on a thread of another runtime.
             runtime.shutdown_background();
         }
     }
@@ -171,12 +171,12 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Answers the requests of one connection, until its end.
+/// Answers the requests of one connection until it ends.
 pub(crate) async fn serve_connection<A>(stream: TcpStream, answer: impl Fn(Request<Incoming>) -> A)
 where
     A: Future<Output = Result<Response<Full<Bytes>>, hyper::Error>>,
 {
-    // What breaks a connection is the client's to notice.
+    // The client has to notice a broken connection.
     hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service_fn(answer))
         .await
@@ -196,7 +196,7 @@ async fn answer(
     }
     let answered = match statement {
         Some(statement) if is_insert => {
-            // A chunked body that is cut short looks whole, so that the gateway must never send one.
+            // A chunked body that is cut short looks complete, so the gateway must never send one.
             let taken = if has_length {
                 shared.take(&statement, body)
             } else {
@@ -237,7 +237,7 @@ impl Shared {
         }
         let last = spool.taken.last().cloned();
         let start = last.as_ref().map_or(0, |last| last.body.end);
-        // Statements are alike but for a new table; one text serves all.
+        // Statements differ only if the table changes; equal ones share one text.
         let statement = last
             .map(|last| last.statement)
             .filter(|last| **last == *statement)
@@ -252,7 +252,7 @@ impl Shared {
     }
 }
 
-/// Answers a question in `RowBinaryWithNamesAndTypes`, as the `clickhouse` crate asks for it.
+/// Answers a query in `RowBinaryWithNamesAndTypes`, as the `clickhouse` crate asks for it.
 fn question(columns: &Columns, question: &str) -> Result<Bytes> {
     let mut answer = Vec::new();
     if question.starts_with("DESCRIBE TABLE") {

@@ -1,7 +1,7 @@
-//! What the queue volume costs: `--spool spill` and `--spool drain`.
+//! The cost of the queue volume: `--spool spill` and `--spool drain`.
 //!
-//! Job: say from three runs over the same spans how the volume compares with the live path. Place in the flow: beside the
-//! [report](super::report); [`course`](super::course) makes the runs, each a process of its own:
+//! Job: compare the volume with the live path, from three runs over the same spans. Place in the flow: beside the [report](super::report);
+//! [`course`](super::course) makes the runs, each a process of its own:
 //!
 //! | run | the sink | what the process does | when it gets SIGTERM |
 //! | --- | --- | --- | --- |
@@ -10,16 +10,16 @@
 //! | `drain` | takes everything | inserts from the volume of `spill`, as the same group | as `live` |
 //!
 //! CPU time is that of the whole process from start to end. So `spill` includes the shutdown and refused inserts, and all three include a
-//! start. The kernel's writes of pages to the disk count for none. Nothing is produced meanwhile: the messages that `drain` still
-//! [reads](Counts::read) from Kafka are those of blocks that the shutdown closed, whose ends no plan has, and they count against it. Rows are
-//! counted once, over `spill` and `drain` together.
+//! start. The kernel's writes of pages to the disk are not counted for any run. Nothing is produced during the runs. `drain` still
+//! [reads](Counts::read) the messages of blocks that the shutdown closed, because no plan has the ends of these blocks; that counts against
+//! it. Rows are counted once, over `spill` and `drain` together.
 
 use clap::ValueEnum;
 use serde::Serialize;
 
 use super::report::{RunReport, ratio, rounded};
 
-/// Which figure is asked for.
+/// The measured figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spool {
@@ -30,7 +30,7 @@ pub enum Spool {
 }
 
 impl Spool {
-    /// The least ratio to the live run, as gateway/DELIVERY.md promises it.
+    /// The least ratio to the live run, which gateway/DELIVERY.md promises.
     fn least(self) -> f64 {
         match self {
             Spool::Spill => 0.9,
@@ -39,15 +39,15 @@ impl Spool {
     }
 }
 
-/// What a run does.
+/// The kind of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// Without need of the volume.
+    /// Nothing goes to the volume.
     Live,
-    /// To the volume.
+    /// Blocks go to the volume.
     Spill,
-    /// From it.
+    /// Blocks come from the volume.
     Drain,
 }
 
@@ -65,11 +65,11 @@ impl Phase {
 /// Metrics of a gateway with a queue volume before SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// What the run does.
+    /// The kind of the run.
     pub phase: Phase,
     /// Spans that it read from Kafka.
     pub read: u64,
-    /// Blocks that it had moved to the volume.
+    /// Blocks that it had written to the volume.
     pub appended_blocks: u64,
     /// Blocks that it had inserted from the volume.
     pub drained_blocks: u64,
@@ -77,25 +77,25 @@ pub struct Counts {
     pub volume_bytes: u64,
 }
 
-/// How the volume compares with the live path, all runs together: spans a CPU-second ÷ those of `live`.
+/// The volume compared with the live path, over all runs: the ratio of spans a CPU-second to those of `live`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Which figure was asked for.
+    /// The measured figure.
     pub asked: Spool,
-    /// Of `spill`.
+    /// The ratio of `spill`.
     pub spill_to_live: f64,
-    /// Of `drain`.
+    /// The ratio of `drain`.
     pub drain_to_live: f64,
-    /// Of both together: the whole way over the volume.
+    /// The ratio of both together: the whole way through the volume.
     pub both_to_live: f64,
-    /// The least that the one that was asked for should be.
+    /// The required least ratio of the measured figure.
     pub least: f64,
-    /// Whether it is.
+    /// Whether it is reached.
     pub is_met: bool,
 }
 
 impl Comparison {
-    /// Of these runs; `None` unless each phase was run.
+    /// Compares these runs; `None` unless each phase was run.
     pub fn of(asked: Spool, runs: &[RunReport]) -> Option<Comparison> {
         let cpu_s = |phase| {
             let of = |run: &&RunReport| run.spool.is_some_and(|counts| counts.phase == phase);
@@ -106,7 +106,7 @@ impl Comparison {
             }
             (count > 0).then(|| sum / f64::from(count))
         };
-        // All runs are over the same spans, so that seconds compare as rates do.
+        // All runs have the same spans, so the ratio of seconds is the ratio of rates.
         let (live, spill, drain) = (cpu_s(Phase::Live)?, cpu_s(Phase::Spill)?, cpu_s(Phase::Drain)?);
         let to_live = |seconds| rounded(ratio(live, seconds));
         let (spill_to_live, drain_to_live) = (to_live(spill), to_live(drain));
@@ -124,7 +124,7 @@ impl Comparison {
         })
     }
 
-    /// For a person.
+    /// Two lines for a person.
     pub fn lines(&self) -> [String; 2] {
         let Comparison { spill_to_live, drain_to_live, both_to_live, least, .. } = self;
         let name = match self.asked {

@@ -1,7 +1,6 @@
 //! Which numbers arrived, and how often.
 //!
-//! Job: make lost and doubled exact counts. Place in the flow: fed with every row that the null sink was given. Limits: one bit a
-//! span.
+//! Job: exact counts of lost and doubled spans. Place in the flow: gets every row that the null sink received. Limits: one bit a span.
 
 /// Bits in a word of the set.
 const WORD_BITS: u64 = 64;
@@ -24,7 +23,7 @@ impl Tally {
         Tally { spans, seen: vec![0; words], unique: 0, rows: 0, foreign: 0 }
     }
 
-    /// Counts a row: of the span with `number`, or of none that was produced.
+    /// Counts a row: of the span with `number`, or `None` for a row of no produced span.
     pub fn add(&mut self, number: Option<u64>) {
         self.rows += 1;
         let Some(number) = number.filter(|number| *number < self.spans) else {
@@ -38,7 +37,7 @@ impl Tally {
         }
     }
 
-    /// Rows, whatever they are.
+    /// All rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -53,7 +52,7 @@ impl Tally {
         self.rows - self.foreign - self.unique
     }
 
-    /// Rows that are of no span that was produced.
+    /// Rows of spans that were not produced.
     pub fn foreign(&self) -> u64 {
         self.foreign
     }

@@ -1,8 +1,8 @@
 //! CPU time of a running process by thread.
 //!
-//! Job: show the CPU time of a run by thread. Place in the flow: sampled during a run, since the kernel
-//! forgets threads when they end; the figures that count are the [`witness`](super::witness)'s. Limits: what a thread uses
-//! after the last look is not seen; user and system time are separated in clock ticks of 10 ms.
+//! Job: show the CPU time of a run by thread. Place in the flow: sampled during a run, because the kernel forgets threads when they end.
+//! The figures that count are the [`witness`](super::witness)'s. Limits: the CPU time of a thread after the last sample is missing; user
+//! and system time are separated in clock ticks of 10 ms.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,14 +21,14 @@ pub struct ThreadTime {
     pub system_us: u64,
 }
 
-/// What was last seen of each thread, by its id.
+/// The last sample of each thread, by its id.
 #[derive(Clone, Debug, Default)]
 pub struct Threads(BTreeMap<u32, ThreadTime>);
 
 impl Threads {
-    /// Looks at every thread of every process that `parent` started, directly or not.
+    /// Samples every thread of every process that `parent` started, directly or not.
     pub fn look(&mut self, parent: u32) {
-        // A process that ends between two reads is one that has been seen before.
+        // A process that ends between two reads was already sampled before.
         for child in children(parent) {
             let tasks = fs::read_dir(Path::new("/proc").join(child.to_string()).join("task"));
             for task in tasks.into_iter().flatten().flatten() {
@@ -71,8 +71,8 @@ fn children(parent: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Name and times in the line that the kernel gives of a thread: `id (name) state …`, user and system time the 12th and 13th
-/// fields after the name (proc(5)). The name may hold spaces and parentheses.
+/// Name and times in the kernel's line about a thread: `id (name) state …`, user and system time in the 12th and 13th fields after the name
+/// (proc(5)). The name may contain spaces and parentheses.
 fn thread_time(stat: &str, ticks_per_second: u64) -> Option<ThreadTime> {
     let (id_and_name, fields) = stat.rsplit_once(')')?;
     let (_, name) = id_and_name.split_once('(')?;

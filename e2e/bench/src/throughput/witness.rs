@@ -1,9 +1,9 @@
-//! What a process and all that it starts cost, by the kernel's own accounting at their end.
+//! The resources that a process and all its descendants used, by the kernel's own accounting at their end.
 //!
-//! Job: run one command as the only child of a process of its own (the witness, this same program), which asks the kernel for
-//! the usage of its children when the last one has ended and writes it to a file. A witness for each run, because the kernel
-//! keeps the peak of memory over all children that a process ever had. Place in the flow: around the gateway and each peer.
-//! Limits: the peak is that of the largest single process, not their sum.
+//! Job: run one command as the only child of a process of its own: the witness, which is this same program. When the last child has ended,
+//! the witness asks the kernel for the usage of its children and writes it to a file. Each run has its own witness, because the kernel
+//! keeps the memory peak of all children that a process ever had. Place in the flow: around the gateway and each peer. Limits: the peak is
+//! that of the largest single process, not the sum.
 
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -21,10 +21,10 @@ use e2e_fixtures::gateway::Listening;
 use e2e_stack::process::daemon::log_tail;
 use e2e_stack::process::usage::{self, ChildUsage};
 
-/// How long a process may take to end after SIGTERM: over the 50 s that the gateway gives its blocks in flight.
+/// How long a process may take to end after SIGTERM: more than the 50 s that the gateway gives its blocks in flight.
 const END_PATIENCE: Duration = Duration::from_secs(70);
 
-/// How often the end of a process is looked for.
+/// Time between two checks whether a process has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What a process and its descendants used.
@@ -36,7 +36,7 @@ pub struct Usage {
     pub system_us: i64,
     /// Largest resident set of one process, KiB.
     pub peak_rss_kib: i64,
-    /// Times that a thread gave way or was made to.
+    /// Voluntary and involuntary context switches.
     pub context_switches: i64,
     /// Exit code, or 128 and the signal, of the command itself.
     pub exit_code: i32,
@@ -54,19 +54,19 @@ pub struct WitnessArgs {
     command: Vec<String>,
 }
 
-/// Runs the command to its end, waits for everything it started, and reports.
+/// Runs the command to its end, waits for all processes that it started, and reports.
 ///
 /// # Errors
-/// When the command cannot be started, or the report not written.
+/// The command cannot be started, or the report not written.
 pub fn run(args: &WitnessArgs) -> Result<ExitCode> {
-    // SIGTERM goes to the whole group. The command ends by it; the witness stays to the end, without a thread of its own.
+    // SIGTERM goes to the whole process group. It ends the command; the witness runs until the end, without a thread of its own.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().build().context("watch signals")?;
     let entered = runtime.enter();
     let _terminate = signal(SignalKind::terminate()).context("watch SIGTERM")?;
     let _interrupt = signal(SignalKind::interrupt()).context("watch SIGINT")?;
     drop(entered);
-    // What a shell leaves behind becomes ours, so that its usage is counted.
+    // Orphans of a shell become children of the witness, so that their usage is counted.
     set_child_subreaper(Some(getpid())).context("become the parent of orphans")?;
     let (program, arguments) = args.command.split_first().context("there is no command")?;
     let mut child =
@@ -92,7 +92,7 @@ pub fn run(args: &WitnessArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A command under a witness. What is left of both is killed when it is dropped.
+/// A command under a witness. If it is dropped while they run, both are killed.
 pub struct Watched {
     witness: Child,
     report: PathBuf,
@@ -105,7 +105,7 @@ impl Watched {
     /// Starts `command` with its files in `folder`, which must exist.
     ///
     /// # Errors
-    /// When the witness cannot be started.
+    /// The witness cannot be started.
     pub fn start(command: &Command, folder: &Path) -> Result<Watched> {
         let (report, log) = (folder.join("usage.json"), folder.join("output.log"));
         let program = std::env::current_exe().context("find this program's file")?;
@@ -126,7 +126,7 @@ impl Watched {
         Ok(Watched { witness, report, log, listening, since: Instant::now() })
     }
 
-    /// Where it listens for metrics, if it is a gateway.
+    /// The addresses of a gateway, from its log.
     pub fn listening(&self) -> &Listening {
         &self.listening
     }
@@ -144,7 +144,7 @@ impl Watched {
     /// Returns an error if the command has exited.
     ///
     /// # Errors
-    /// That, with the end of its output.
+    /// The command has exited; the error quotes the end of its output.
     pub fn check(&mut self) -> Result<()> {
         if self.witness.try_wait().context("look for the witness")?.is_some() {
             bail!("it ended by itself{}", log_tail(&self.log));
@@ -152,10 +152,10 @@ impl Watched {
         Ok(())
     }
 
-    /// Sends SIGTERM, waits for the end, and says what was used.
+    /// Sends SIGTERM, waits until the end, and returns the usage.
     ///
     /// # Errors
-    /// When it does not end within 70 s.
+    /// It does not end within 70 s.
     pub fn stop(mut self) -> Result<Usage> {
         kill_process_group(self.group(), Signal::TERM).context("send SIGTERM")?;
         let asked = Instant::now();
@@ -177,7 +177,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // While the witness is not waited for, its id names only its own group.
+        // Until this process has waited for the witness, its id names only its own group.
         if matches!(self.witness.try_wait(), Ok(None)) {
             kill_process_group(self.group(), Signal::KILL).ok();
             self.witness.wait().ok();

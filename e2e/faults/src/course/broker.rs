@@ -18,67 +18,68 @@ use e2e_fixtures::produce::Topic;
 use e2e_fixtures::spans::Shape;
 use e2e_stack::process::Signal;
 
-/// Spans while a broker is silent: three seconds of load, within the session.
+/// Spans while a broker is silent: three seconds of load, shorter than the session.
 const SPANS_SILENT_SHORT: u64 = 15_000;
 
-/// Nine seconds of load, over the session.
+/// Nine seconds of load, longer than the session.
 const SPANS_SILENT_LONG: u64 = 45_000;
 
-/// Answers that are lost in a row.
+/// How many answers are lost in a row.
 const ANSWERS_LOST: u32 = 4;
 
-/// Spans before and behind what Kafka forgets.
+/// Spans before and behind the messages that Kafka deletes.
 const SPANS_STORED: u64 = 16_000;
 
-/// Spans of a topic that is made again: so many that the new one is not as long before it is noticed, half a minute of load later.
+/// Spans of a topic that is deleted and made again. So many that the new topic is still shorter when the gateway notices it, half a minute
+/// of load later.
 const SPANS_OLD: u64 = 160_000;
 
-/// Partitions that forget messages, and how many messages each: behind the committed position.
+/// Partitions that lose messages, and how many each: the messages behind the committed position.
 const PARTITIONS_FORGOTTEN: i32 = 4;
 const MESSAGES_FORGOTTEN: i64 = 10;
 
-/// What a gateway ends with that asks to be started again.
+/// The exit code of a gateway that asks to be restarted.
 pub(super) const EXIT_NEW_START: i32 = 69;
 
-/// The gateway's metric of messages that went before it could read them.
+/// The gateway's metric of messages that Kafka deleted before it could read them.
 pub(super) const MESSAGES_LOST: &str = "sluice_gateway_messages_lost_total";
 
-/// The same, before they are counted there.
+/// Such messages before that metric counts them.
 const MESSAGES_OVERTAKEN: &str = "sluice_gateway_messages_overtaken";
 
-/// The gateway's metric of the time until more would.
+/// The gateway's metric of the time until Kafka deletes more of them.
 const SECONDS_LEFT: &str = "sluice_gateway_retention_seconds_left";
 
 /// The gateway's metric of partitions that began without knowing what was in flight.
 const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broker {
-    /// SIGKILL, and a start.
+    /// SIGKILL, and a restart.
     Kill,
-    /// SIGKILL of the one of three that keeps the group.
+    /// SIGKILL of the coordinator of the group, one of three brokers.
     CoordinatorMove,
-    /// Nothing passes, shorter than the session.
+    /// No bytes pass, for less than the session.
     SilentShort,
-    /// Longer.
+    /// No bytes pass, for more than the session.
     SilentLong,
-    /// Answers to commits are lost, which were done.
+    /// Answers to commits are lost; the commits were done.
     CommitAnswersLost,
     /// Answers with messages are lost.
     FetchAnswersLost,
-    /// Answers to who wants to join are lost.
+    /// Answers to `JoinGroup` are lost.
     JoinAnswersLost,
     HeartbeatLost,
-    /// The group knows the member no more, and cannot be asked, for longer than a rebalance takes.
+    /// The group has removed the member, and the coordinator cannot be reached, for longer than a rebalance takes.
     GroupAway,
-    /// Messages behind the position are deleted.
+    /// Kafka deletes messages behind the position of a stopped gateway.
     RetentionPasses,
-    /// The same under a running gateway, whose blocks wait for the sink.
+    /// Kafka deletes messages while the gateway runs and its blocks wait for the sink.
     RetentionPassesRunning,
     /// The topic is deleted and made again.
     TopicRecreated,
-    /// It is, and grows beyond the old position, all while the gateway stands still.
+    /// The topic is deleted and made again, and grows beyond the old position while the gateway is stopped.
     TopicRecreatedLonger,
 }
 
@@ -86,7 +87,7 @@ impl Broker {
     /// Plays it.
     ///
     /// # Errors
-    /// When what is waited for does not come, or a server could not be handled.
+    /// An expected state does not come, or a server could not be controlled.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         scene.start_gateway(Some("gateway-0"))?;
         match self {
@@ -130,7 +131,7 @@ async fn kill(scene: &Scene<'_>, broker: u32) -> Result<Instant> {
     Ok(Instant::now())
 }
 
-/// The broker that answers commits keeps the group. It comes back only once another one does.
+/// Kills the broker that answers commits, the coordinator. It comes back only when another broker is the coordinator.
 async fn coordinator_move(scene: &mut Scene<'_>) -> Result<Instant> {
     let servers = &scene.stage.servers;
     let commit = |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == OFFSET_COMMIT;
@@ -152,7 +153,7 @@ async fn silent(scene: &mut Scene<'_>, spans: u64) -> Result<Instant> {
     waited.map(|()| Instant::now())
 }
 
-/// The broker has done what was asked; its answer never arrives, nor does anything else on that connection.
+/// The broker carries out a request. Its answer never arrives, nor does anything else on that connection.
 async fn answers_lost(scene: &mut Scene<'_>, api: i16, times: u32) -> Result<Instant> {
     let lost = move |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == api;
     let rule = scene.stage.servers.kafka_gate().rule(times, Verdict::Reset, lost);
@@ -165,7 +166,7 @@ async fn answers_lost(scene: &mut Scene<'_>, api: i16, times: u32) -> Result<Ins
     Ok(Instant::now())
 }
 
-/// The client waits for its answer and sends no other: the group gives it up.
+/// The client waits for the answer to its heartbeat and sends no other, so the group removes it.
 async fn heartbeat_lost(scene: &mut Scene<'_>) -> Result<Instant> {
     let gate = scene.stage.servers.kafka_gate();
     let heartbeat = |passage: &Passage| passage.leg == Leg::Asked && passage.request.api == HEARTBEAT;
@@ -175,12 +176,12 @@ async fn heartbeat_lost(scene: &mut Scene<'_>) -> Result<Instant> {
     Ok(Instant::now())
 }
 
-/// Brokers answer, and what is sent to the coordinator ends its connection: nothing is read, and nothing stands still. The gateway says so
-/// by not being ready.
+/// Brokers answer, but each request to the coordinator ends its connection. The gateway reads nothing, and no partition counts as stuck. It
+/// reports the fault by not being ready.
 async fn group_away(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.start_load();
     scene.wait_inserts(INSERTS_BEFORE).await?;
-    // Minutes of load would leave a backlog, which is not what this is about.
+    // Minutes of load would leave a backlog, which this scenario does not test.
     scene.stop_load().await?;
     let to_group = |passage: &Passage| {
         passage.leg == Leg::Asked && [HEARTBEAT, JOIN_GROUP].contains(&passage.request.api)
@@ -207,14 +208,14 @@ async fn retention_passes(scene: &mut Scene<'_>) -> Result<Expected> {
     let messages = forget_next(scene).await?;
     let refusing = refusing(scene.stage);
     scene.start_again(0, Some("gateway-0"))?;
-    // It has not seen when the messages came that wait now.
+    // It does not know the timestamps of the messages that wait now.
     scene.wait_metric(0, SECONDS_LEFT, |seconds| seconds > 0.0).await?;
     drop(refusing);
     let recovery = scene.recovered(Instant::now()).await?;
     lost(scene, messages, recovery).await
 }
 
-/// More comes behind what is there, and Kafka deletes the first messages of it in some partitions; gives how many.
+/// More messages come, and Kafka deletes the first of them in some partitions; returns how many.
 async fn forget_next(scene: &mut Scene<'_>) -> Result<u32> {
     let read = scene.topic.watermarks().await?;
     scene.produce(SPANS_STORED).await?;
@@ -225,7 +226,7 @@ async fn forget_next(scene: &mut Scene<'_>) -> Result<u32> {
     Ok(u32::try_from(i64::from(PARTITIONS_FORGOTTEN) * MESSAGES_FORGOTTEN)?)
 }
 
-/// So many messages are lost, and the gateway has counted them.
+/// Waits until the gateway has counted this many lost messages.
 async fn lost(scene: &mut Scene<'_>, messages: u32, recovery: f64) -> Result<Expected> {
     scene.wait_metric(0, MESSAGES_LOST, |lost| is_same(lost, f64::from(messages))).await?;
     Ok(Expected {
@@ -246,12 +247,13 @@ async fn retention_passes_running(scene: &mut Scene<'_>) -> Result<Expected> {
     let messages = overtaken?;
     let recovery = scene.recovered(Instant::now()).await?;
     let expected = lost(scene, messages, recovery).await?;
-    // Everything else went on where it was.
+    // All other partitions continued at their positions.
     scene.wait_metric(0, FRESH_STARTS, |starts| starts == 0.0).await?;
     Ok(expected)
 }
 
-/// The gateway reads nothing while messages in front of it come and go; gives how many have gone. What it has read is nowhere else by then.
+/// The gateway reads nothing while messages before its position come and are deleted; returns how many were deleted. No other place has the
+/// blocks that it holds by then.
 async fn overtake(scene: &mut Scene<'_>) -> Result<u32> {
     scene.produce(SPANS_STORED).await?;
     let read = as_real(2 * SPANS_STORED);
@@ -261,7 +263,7 @@ async fn overtake(scene: &mut Scene<'_>) -> Result<u32> {
     let silent = stage.servers.kafka_gate().rule(u32::MAX, Verdict::Reset, fetched);
     let messages = forget_next(scene).await?;
     drop(silent);
-    // The other partitions are read on; these wait for their blocks, and what is missing in front of them is known.
+    // The gateway reads the other partitions on. These wait for their blocks, and it knows which messages are missing.
     let others =
         read + as_real(SPANS_STORED) * f64::from(PARTITIONS - PARTITIONS_FORGOTTEN) / f64::from(PARTITIONS);
     scene.wait_metric(0, SPANS_READ, |spans| spans >= others).await?;
@@ -280,13 +282,13 @@ async fn topic_recreated(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.start_load();
     let recovery = scene.recovered(recreated).await.context("nothing is read of the new topic")?;
     scene.wait_acked(SPANS_AFTER).await?;
-    // Where the brokers are asked for its id before it begins anew, since it lacks the offset that is read next.
+    // The gateway may ask the brokers for the topic's id before it starts again, because the offset that it reads next does not exist.
     let ends = Ends::PerhapsWith(&[EXIT_NEW_START]);
     Ok(Expected { recovery_s: Some(recovery), ends, ..Expected::default() })
 }
 
-/// The offset that is read next is one of the new topic too: only the topic's id tells. The gateway ends when it sees another one; what it
-/// has read of the new topic until then, behind the old position, is read again.
+/// The new topic also has the offset that is read next, so only the topic's id shows the change. The gateway exits when it sees another id.
+/// Until then it has read messages of the new topic, behind the old position, and reads them again.
 async fn topic_recreated_longer(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.produce(SPANS_STORED).await?;
     scene.wait_committed(0).await?;

@@ -1,6 +1,7 @@
 //! The wall clock of a gateway jumps by an hour, ahead and back, while it works, and between its death and its next start.
 //!
-//! What is written with a time of day is the moment before which nothing of a plan was sent: its reader's clock may be two hours off.
+//! A plan has one time of day: the moment before which none of its ranges was sent. The clock of the gateway that reads it may be off by
+//! two hours.
 
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ const JUMPS: [i64; 2] = [3_600, -3_600];
 /// Plays it.
 ///
 /// # Errors
-/// When what is waited for does not come, or a process could not be handled.
+/// An expected state does not come, or a process could not be controlled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     let clock = WallClock::make(&scene.stage.folder, &format!("jump-{}", scene.round))?;
     scene.start_gateway_with(Some("gateway-0"), clock.environment())?;

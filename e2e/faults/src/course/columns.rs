@@ -18,27 +18,27 @@ use crate::segments;
 use e2e_fixtures::cluster::Seen;
 use e2e_fixtures::pipeline::TABLE;
 
-/// The gateway's metric of blocks that wait until a person acts.
+/// The gateway's metric of blocks that wait for a person to act.
 const WAITING: &str = "sluice_gateway_blocks_waiting_for_action";
 
-/// What a gateway says that ends because the table has others than it encodes for.
+/// The gateway logs this when it exits because the table has other columns than it encodes for.
 const SAYS_CHANGED: &str = "the columns of table";
 
-/// How often a gateway comes back while its blocks wait.
+/// How often the gateway is restarted while its blocks wait.
 const RESTARTS: u32 = 2;
 
-/// What happens to the table.
+/// The changes of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Columns {
-    /// A column has a type of another name, of which the same bytes are read.
+    /// A column gets a type of another name with the same bytes.
     Renamed,
-    /// A column has another type, and then that of before again.
+    /// A column gets another type, and later its former type again.
     Replaced,
-    /// The same where Kafka no longer has the messages, over restarts and a `drain`.
+    /// As `Replaced`, but Kafka no longer has the messages; over restarts and a `drain`.
     Forgotten,
 }
 
-/// A statement's end that gives the links' attributes another type.
+/// The end of a statement that gives the links' attributes another type.
 const LINKS_AS_MAP: &str = "Array(Map(LowCardinality(String), String))";
 
 impl Columns {
@@ -81,7 +81,7 @@ impl Columns {
 
     async fn change_table(self, scene: &mut Scene<'_>) -> Result<Expected> {
         spooled::begin(scene).await?;
-        // What is in is committed: what is committed from now on is on the volume.
+        // All inserted rows are committed now, so later commits are for blocks on the volume.
         scene.wait_committed(0).await?;
         scene.stage.servers.sink.go(Way::Refused);
         let left = leave_only_copies(scene).await;
@@ -97,12 +97,12 @@ impl Columns {
             replace_links(scene, LINKS_AS_MAP).await?;
             scene.start_again(0, Some("gateway-0"))?;
             scene.wait_metric(0, WAITING, |blocks| blocks > 0.0).await?;
-            // New rows are not held up by them.
+            // These blocks do not delay new rows.
             scene.produce(SPANS_AFTER).await?;
             scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
             wait_for_table_alone(scene).await?;
             replace_links(scene, &before).await?;
-            // Those of the columns that are gone are not committed: the next start reads them again.
+            // Blocks for the removed columns are not committed, so the next start reads their messages again.
             scene.produce(SPANS_AFTER).await?;
             scene.wait_logged(SAYS_CHANGED).await?;
             scene.wait_committed_within(0, DRAIN_PATIENCE).await?;
@@ -113,7 +113,8 @@ impl Columns {
     }
 }
 
-/// The gateway found the blocks to be only copies before a later offset was committed. Judged later by Kafka's offsets, they would look settled.
+/// The gateway found the blocks to be only copies before a later offset was committed. If it judged them later by Kafka's offsets, they
+/// would look settled.
 async fn forget(scene: &mut Scene<'_>) -> Result<Expected> {
     spooled::read_all_while_away(scene).await?;
     scene.gateway(0).kill().await?;
@@ -150,7 +151,7 @@ async fn forget(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { measures, ..Expected::default() })
 }
 
-/// Everything is read and on the volume, or committed there, when the gateway dies. Gives how many blocks are left.
+/// The gateway reads everything, writes or commits it on the volume, and is killed. Returns how many blocks are left.
 async fn leave_only_copies(scene: &mut Scene<'_>) -> Result<u64> {
     let before = scene.committed_messages().await?;
     scene.produce(SPANS_AWAY).await?;
@@ -163,7 +164,7 @@ async fn leave_only_copies(scene: &mut Scene<'_>) -> Result<u64> {
     Ok(u64::try_from(blocks)?)
 }
 
-/// Waits until nothing is on the volume but blocks that wait for the table.
+/// Waits until the volume has only blocks that wait for the table.
 async fn wait_for_table_alone(scene: &mut Scene<'_>) -> Result<()> {
     scene
         .wait("only blocks on the volume that wait for the table", DRAIN_PATIENCE, async |scene| {
@@ -191,7 +192,7 @@ async fn links_type(scene: &Scene<'_>) -> Result<String> {
     Ok(scene.stage.servers.server.text(&question, "TSV").await?.trim().to_owned())
 }
 
-/// Spans of the load have no links, so that no value is lost.
+/// The load's spans have no links, so no value is lost.
 async fn replace_links(scene: &Scene<'_>, type_name: &str) -> Result<()> {
     alter(scene, "DROP COLUMN `Links.Attributes`").await?;
     alter(scene, &format!("ADD COLUMN `Links.Attributes` {type_name}")).await

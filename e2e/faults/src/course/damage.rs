@@ -1,7 +1,7 @@
 //! Damaged blocks on the queue volume: torn, cut off, or with a flipped bit.
 //!
-//! Which blocks are hit is known from the volume's files ([`segments`]), read as they are written down. Under `AfterInsert` Kafka has
-//! their messages, so that none is lost; under `AfterEnqueue` exactly those of the only copies are.
+//! The volume's files show which blocks are hit ([`segments`], which reads them by their documented layout). Under `AfterInsert`, Kafka
+//! still has their messages, so none is lost. Under `AfterEnqueue`, exactly the messages of damaged only copies are lost.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,13 +18,13 @@ use crate::scene::{Expected, Scene, Stage};
 use crate::segments::{self, Left, Part};
 use crate::sink_front::{Answer, Leg, Passage, Verdict};
 
-/// Blocks that must be on the volume before it is damaged, of each of two runs: enough to hit some in the middle.
+/// Blocks that each of two runs must put on the volume before the damage: enough to hit some in the middle.
 const BLOCKS: f64 = 40.0;
 
 /// Blocks with a flipped bit whose messages no gateway reads again.
 const FLIPPED: usize = 3;
 
-/// What is damaged, and when.
+/// The kinds of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The last record was not written to its end.
@@ -33,7 +33,7 @@ pub enum Damage {
     Truncated,
     /// Bits are flipped in a body, in a header and in a mark.
     Flipped,
-    /// Bits are flipped in bodies while the gateway runs, some of which it has tried to send from there.
+    /// Bits are flipped in bodies while the gateway runs. It has already tried to send some of these blocks.
     FlippedLive,
     /// Bits are flipped in blocks whose offsets are committed.
     FlippedAfterEnqueue,
@@ -89,10 +89,10 @@ impl Damage {
         outcome
     }
 
-    /// Two runs leave blocks on the volume, some of which are damaged before the third one.
+    /// Two runs leave blocks on the volume. Some of these blocks are damaged before the third run.
     async fn at_rest(self, scene: &mut Scene<'_>) -> Result<Expected> {
         begin(scene).await?;
-        // It answers what it is asked, so that the second run begins.
+        // It answers other queries, so that the second run begins.
         let refusing = refusing(scene.stage);
         fill_and_kill(scene).await?;
         scene.start_again(0, Some("gateway-0"))?;
@@ -119,7 +119,7 @@ impl Damage {
         Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
     }
 
-    /// Damages some of these blocks; says how many cannot be read any more.
+    /// Damages some of these blocks; returns how many can no longer be read.
     fn hit(self, left: &[Left], round: u32) -> Result<usize> {
         let (first, last) = left.first().zip(left.last()).context("no block is on the volume")?;
         ensure!(!first.is_beside(last), "all blocks are in one segment");
@@ -142,13 +142,13 @@ impl Damage {
     }
 }
 
-/// From now on, until it is dropped, ClickHouse refuses inserts and answers everything else.
+/// From now on, until this is dropped, ClickHouse refuses inserts and answers everything else.
 pub(super) fn refusing(stage: &Stage) -> Rule<'_, Passage, Verdict> {
     let busy = Answer::exception(500, 202, "TOO_MANY_SIMULTANEOUS_QUERIES", "Too many queries");
     stage.servers.sink.gate().rule(u32::MAX, Verdict::Answer(busy), |passage| passage.leg == Leg::Head)
 }
 
-/// Blocks go to the volume, behind those that are there, and the gateway dies.
+/// Blocks go to the volume, behind the existing ones, and the gateway is killed.
 async fn fill_and_kill(scene: &mut Scene<'_>) -> Result<()> {
     let wanted = as_real(segments::left(&scene.volume(0))?.len() as u64) + BLOCKS;
     scene.produce(SPANS_AWAY).await?;
@@ -184,8 +184,8 @@ async fn flip_only_copies(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.gateway(0).kill().await?;
     let committed: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
     let left = segments::left(&scene.volume(0))?;
-    // One that nothing says was synced would be cut off with all behind it; one that is not committed would be read again; one that was
-    // sent may be in the table.
+    // An unsynced block would be cut off with all blocks behind it. An uncommitted one would be read again. One that was sent may be in the
+    // table.
     let is_only_copy = |block: &&Left| {
         let is_elsewhere = block.was_sent || !block.is_synced;
         !is_elsewhere && committed.get(&block.partition).is_some_and(|committed| block.next <= *committed)
@@ -199,11 +199,11 @@ async fn flip_only_copies(scene: &mut Scene<'_>) -> Result<Expected> {
         lost += block.rows;
     }
     if scene.round % 2 == 1 {
-        // They were committed all the same.
+        // With `AfterInsert` from now on; these blocks were committed before.
         scene.reconfigure_gateway(0, &json!({"delivery": {"commit": "AfterInsert"}}))?;
     }
     let recovery = come_back(scene).await?;
-    // Each is found when it is about to be sent.
+    // The gateway finds each damaged block when it is about to send it.
     let wanted = as_real(lost);
     let counted = scene.wait_metric(0, "sluice_gateway_rows_lost_total", |rows| rows >= wanted).await?;
     ensure!(is_same(counted, wanted), "rows_lost_total says {counted}, {lost} rows are lost");

@@ -13,18 +13,18 @@ use crate::failing_disk::{Call, FailingDisk};
 use crate::kafka_front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
 
-/// How a gateway ends whose volume has failed: something is wrong with what it runs on, and another start may find it mended.
+/// The exit code of a gateway whose volume has failed: its environment is broken, and a restart may find it repaired.
 const EXIT_FAILED: i32 = 1;
 
-/// What it says then.
+/// What it logs then.
 pub(super) const SAYS_FAILED: &str = "the queue volume has failed";
 
-/// A disk, and a gateway that uses it.
+/// A disk that fails, and how the gateway uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// What it fails to do.
+    /// The call that fails.
     fails: Call,
-    /// Offsets are committed once rows are on it (`delivery.commit`).
+    /// Whether offsets are committed when rows are on the disk (`delivery.commit`).
     enqueues: bool,
 }
 
@@ -69,7 +69,7 @@ impl Disk {
         scene.start_gateway_with(Some("gateway-0"), disk.environment())?;
         scene.start_load();
         scene.wait_inserts(INSERTS_BEFORE).await?;
-        // What is produced at once goes on with the numbers of the load.
+        // Spans that are produced from here on continue the numbers of the load.
         scene.stop_load().await?;
         scene.stage.servers.sink.go(Way::Refused);
         let failed = fail(scene, &disk, self.fails).await;
@@ -88,13 +88,12 @@ async fn fail(scene: &mut Scene<'_>, disk: &FailingDisk, call: Call) -> Result<(
     scene.produce(SPANS_AWAY).await?;
     scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
     disk.set(Some(call))?;
-    // With AfterInsert a block is synced when it is next marked as sent, and any is read when it is sent: the server must be there for
-    // that.
+    // With AfterInsert, the gateway syncs a block when it next marks one as sent, and reads a block when it sends it. Both need the server.
     scene.stage.servers.sink.go(Way::Open);
     ended(scene, disk, 0).await
 }
 
-/// Waits until the gateway has ended because its disk has failed, which is well from then on. Before, so many lines of its log said so.
+/// Waits until the gateway has exited because of its disk, and repairs the disk. `before` is the number of such log lines before.
 pub(super) async fn ended(scene: &mut Scene<'_>, disk: &FailingDisk, before: usize) -> Result<()> {
     let code = scene.gateway(0).end_within(PATIENCE).await?;
     disk.set(None)?;

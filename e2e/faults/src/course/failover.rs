@@ -13,10 +13,10 @@ use crate::kafka_front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
 use crate::sink_front::{Leg, Verdict};
 
-/// Where the INSERT is, by the round.
+/// The step at which the INSERT is, by the round.
 const LEGS: [Leg; 3] = [Leg::Answered, Leg::Middle, Leg::Head];
 
-/// Inserts by the other endpoint that show that everything goes there.
+/// Inserts by the other endpoint that show that all inserts go there.
 const INSERTS_OF_OTHER: u64 = 24;
 
 /// Plays it.

@@ -1,7 +1,7 @@
 //! While a gateway is down, another client commits the offsets of its group, with metadata that is no plan. The gateway must start each such
 //! partition at the committed offset with a new plan, and log and count that.
 //!
-//! Nothing was in flight, so that no row is doubled. New messages have later offsets, so that none is lost.
+//! Nothing was in flight, so no row is doubled. New messages have later offsets, so none is lost.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::scene::{Expected, PATIENCE, Scene};
 use e2e_fixtures::cluster::Seen;
 use e2e_stack::process::Signal;
 
-/// Spans that come while no gateway is there: two messages in each partition.
+/// Spans that arrive while no gateway runs: two messages in each partition.
 const SPANS_AWAY: u64 = 1_600;
 
 /// The gateway's metric of partitions that began without knowing what was in flight.
@@ -25,8 +25,7 @@ const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";
 /// Partitions that another client commits, from 0 on: half of them.
 const FOREIGN: u32 = 4;
 
-/// What stands beside their offsets: text beyond ASCII, bytes that are no text, the first half of a plan, and nothing, as most tools
-/// commit.
+/// The metadata of these commits: text beyond ASCII, bytes that are no text, the first half of a plan, and nothing, as most tools commit.
 fn metadata(plan: &str) -> [Vec<u8>; FOREIGN as usize] {
     let half = &plan.as_bytes()[..plan.len() / 2];
     ["é".as_bytes().to_vec(), vec![0xff, 0xfe, 0x80], half.to_vec(), Vec::new()]
@@ -37,7 +36,7 @@ fn metadata(plan: &str) -> [Vec<u8>; FOREIGN as usize] {
 /// # Errors
 /// If an expected state does not come, or other partitions start anew than those that another client committed.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
-    // A static member would stay in the group, which takes no commits of others then.
+    // A static member would stay in the group, and then the group takes no commits of others.
     scene.start_gateway(None)?;
     scene.start_load();
     scene.wait_inserts(INSERTS_BEFORE).await?;
@@ -57,14 +56,14 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.start_load();
     scene.wait_acked(SPANS_AFTER).await?;
     scene.stop_load().await?;
-    // Once everything is committed every partition has begun, and under a plan.
+    // Once everything is committed, every partition has begun under a plan.
     scene.wait_committed(0).await?;
     let wanted = f64::from(FOREIGN);
     scene.wait_metric(0, FRESH_STARTS, |starts| (starts - wanted).abs() < 0.5).await?;
     Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
 }
 
-/// What the gateway commits beside an offset.
+/// The metadata that the gateway commits with an offset.
 async fn plan(scene: &Scene<'_>) -> Result<String> {
     let topic = scene.topic.name().to_owned();
     let wanted = topic.clone();
@@ -77,7 +76,7 @@ async fn plan(scene: &Scene<'_>) -> Result<String> {
     Ok(own.context("such a commit has a partition of the topic")?.metadata.clone())
 }
 
-/// Commits the offsets that are committed already.
+/// Commits the already committed offsets again.
 async fn commit(scene: &mut Scene<'_>, plan: &str) -> Result<()> {
     let committed: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
     let mut commits = Vec::new();
@@ -86,8 +85,8 @@ async fn commit(scene: &mut Scene<'_>, plan: &str) -> Result<()> {
         commits.push(ForeignCommit { partition, offset: *offset, metadata });
     }
     scene
-        .wait("a commit of somebody else", PATIENCE, async |scene| {
-            // Refused for as long as the group has its member.
+        .wait("a commit of another client", PATIENCE, async |scene| {
+            // The broker refuses as long as the group has a member.
             scene.commit_as_other(&commits).await.map(Seen::Done)
         })
         .await

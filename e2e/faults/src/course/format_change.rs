@@ -10,7 +10,7 @@ use super::kill::{self, Step};
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::scene::{Expected, Scene};
 
-/// What a gateway needs for columns and has for rows, too.
+/// Memory for both formats: columns need more than rows.
 const MEMORY: &str = "256MiB";
 
 /// The two formats, in the order of even rounds.
@@ -24,7 +24,7 @@ fn change(format: &str) -> Value {
     json!({"sink": {"clickhouse": {"insert": {"format": format}}}, "memory": {"limit": MEMORY}})
 }
 
-/// Asks the server's log whether it has seen the table's rows in either format.
+/// Checks in the server's log that inserts came in both formats.
 async fn both_formats(scene: &Scene<'_>) -> Result<()> {
     let server = &scene.stage.servers.server;
     server.execute("SYSTEM FLUSH LOGS query_log").await?;

@@ -20,42 +20,42 @@ use e2e_fixtures::spans::{Encoding, Generator, Run, Shape};
 /// How long the broker may take for a message.
 const SEND_PATIENCE: Duration = Duration::from_secs(30);
 
-/// A length of a field, as a varint, that no message has: 2^62.
+/// A field length as a varint that no message has: 2^62.
 const LENGTH_TOO_LARGE: [u8; 9] = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40];
 
-/// Nested groups: more than any reader that calls itself survives.
+/// Nested groups: more than a recursive reader survives.
 const NESTED_GROUPS: usize = 100_000;
 
-/// Messages with spans as JSON for a gateway that reads protobuf.
+/// Messages with spans as JSON, for a gateway that reads protobuf.
 const MESSAGES_WRONG: i32 = 16;
 
-/// A column that is renamed and renamed back.
+/// The column that is renamed and renamed back.
 const COLUMN: &str = "StatusMessage";
 
 /// The gateway's metric of whether the table's columns are those that rows are encoded for.
 const TABLE_FITS: &str = "sluice_gateway_table_fits";
 
-/// What it says when they are not.
+/// What the gateway logs when they are not.
 const SAYS_UNFIT: &str = "rows wait: ";
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Bad messages in every partition become letters.
+    /// Bad messages in every partition become dead letters.
     BadLettered,
-    /// The same, and the gateway is killed meanwhile.
+    /// As `BadLettered`, and the gateway is killed meanwhile.
     BadKill,
-    /// There is nowhere to put them, and they are passed over.
+    /// There is no dead-letter topic, and bad messages are skipped.
     BadSkipped,
-    /// There is nowhere to put one, and it stops its partition, alone.
+    /// There is no dead-letter topic, and a bad message stops only its own partition.
     BadStops,
-    /// The same for so long that it is not ready, until there is.
+    /// As `BadStops`, for so long that the gateway is not ready until the topic exists.
     StopsUnready,
-    /// The same, until there is.
+    /// As `BadStops`, until the topic exists.
     LettersRefused,
-    /// Answers to letters are lost that the broker has.
+    /// Answers to dead letters are lost; the broker has stored the letters.
     LetterAnswersLost,
-    /// Messages in another encoding become letters.
+    /// Messages in another encoding become dead letters.
     WrongEncoding,
     /// A column is renamed, and back.
     TableChanged,
@@ -94,7 +94,7 @@ impl Input {
     }
 }
 
-/// Messages that are no spans; the last two are read and hold none.
+/// Messages without spans; the last two are valid and empty.
 fn bad_messages() -> Vec<Option<Vec<u8>>> {
     let good = Generator::new(Shape::Numbered, Run::fresh()).message(0..1).to_vec();
     let truncated = good[..good.len() - 3].to_vec();
@@ -122,14 +122,14 @@ pub(super) fn producer(scene: &Scene<'_>) -> Result<FutureProducer> {
     config.create().context("make a producer of bad messages")
 }
 
-/// Sends all of them to every partition, and says where those are that cannot be read.
+/// Sends all of them to every partition; returns the places of those that cannot be read.
 async fn send_bad(scene: &Scene<'_>) -> Result<BTreeSet<Place>> {
     let producer = producer(scene)?;
     let mut places = BTreeSet::new();
     for partition in 0..scene.topic.partitions() {
         for message in bad_messages() {
             let offset = send(&producer, scene.topic.name(), partition, message.as_deref()).await?;
-            // What is empty, or has no value, holds no spans.
+            // An empty message, or one without a value, has no spans.
             if message.is_some_and(|message| !message.is_empty()) {
                 places.insert((partition, offset));
             }
@@ -148,7 +148,7 @@ async fn bad_lettered(scene: &mut Scene<'_>, kill: bool) -> Result<Expected> {
     Ok(expected)
 }
 
-/// Ends the load, and looks at the letters once everything is committed.
+/// Ends the load, and checks the letters once everything is committed.
 async fn ensure_letters(scene: &mut Scene<'_>, places: &BTreeSet<Place>, may_double: bool) -> Result<()> {
     scene.stop_load().await?;
     scene.wait_committed(0).await?;
@@ -166,7 +166,7 @@ async fn bad_skipped(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(expected)
 }
 
-/// A message that is no spans, for which there is no dead-letter topic; waits until its partition stands.
+/// Sends a bad message while there is no dead-letter topic; waits until its partition has stopped.
 async fn stop_partition(scene: &mut Scene<'_>) -> Result<(Topic, i64)> {
     let taken = scene.topic.refuse_dead_letters().await?;
     let bad = send(&producer(scene)?, scene.topic.name(), 0, Some(b"{}")).await?;
@@ -174,7 +174,7 @@ async fn stop_partition(scene: &mut Scene<'_>) -> Result<(Topic, i64)> {
     Ok((taken, bad))
 }
 
-/// The one partition stands; what is in it from the bad message on is not read, and nothing else is missing.
+/// One partition has stopped: its messages from the bad one on are not read. Nothing else is missing.
 async fn bad_stops(scene: &mut Scene<'_>) -> Result<Expected> {
     let (_, bad) = stop_partition(scene).await?;
     let expected = recover(scene).await?;
@@ -219,7 +219,7 @@ async fn stops_unready(scene: &mut Scene<'_>) -> Result<Expected> {
 }
 
 async fn wrong_encoding(scene: &mut Scene<'_>) -> Result<Expected> {
-    // Of a run of their own: those of the load are counted in the table.
+    // With a run of their own, because the table's rows are counted for the load's run.
     let mut wrong = Generator::new(Shape::Numbered, Run::fresh()).encoded_as(Encoding::OtlpJson);
     let (producer, mut places) = (producer(scene)?, BTreeSet::new());
     for number in 0..MESSAGES_WRONG {
@@ -237,7 +237,7 @@ async fn wrong_encoding(scene: &mut Scene<'_>) -> Result<Expected> {
 async fn table_changed(scene: &mut Scene<'_>) -> Result<Expected> {
     let told = scene.stage.servers.sink.stored();
     alter(scene, &format!("RENAME COLUMN {COLUMN} TO {COLUMN}Away")).await?;
-    // What was on its way to the table as it was may still be told to be in.
+    // ClickHouse may still confirm rows that were on their way to the former table.
     scene.wait_acked(SPANS_AFTER).await?;
     scene.wait_metric(0, TABLE_FITS, |fits| fits == 0.0).await?;
     scene.wait_logged(SAYS_UNFIT).await?;

@@ -1,12 +1,12 @@
-//! A gateway is killed at a step of a range, seen by what passes the fronts, and started again.
+//! A gateway is killed at a step of a range and started again. The requests that pass the fronts show the step.
 //!
 //! ```text
 //! plan commit ------> broker    INSERT head, half, whole ------> server    offset commit ------> broker
 //!   ^ before   after ^            ^ before   ^ in the middle  after ^        ^ before     after ^
 //! ```
 //!
-//! A caught request is never forwarded: it died with its sender. In every fourth round another member takes over, once the group has removed
-//! the dead one.
+//! A caught request is never forwarded: it died with its sender. In every fourth round, another member takes over after the group has
+//! removed the dead one.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -23,13 +23,13 @@ use crate::sink_front;
 /// How long a step may take to be seen: commits are a second apart.
 const STEP_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Of so many rounds, one has another member take over.
+/// One in this many rounds has another member take over.
 const OTHER_MEMBER_EVERY: u32 = 4;
 
-/// How many passages of a step the later rounds let go by, in turn, so that rounds differ.
+/// How many passages of a step later rounds skip, in turn, so that rounds differ.
 pub(super) const SKIPS: u32 = 5;
 
-/// Where the gateway dies.
+/// The steps at which the gateway is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A commit with a new planned cut is on its way to the broker.
@@ -49,7 +49,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// All of them, with the names of a scenario with the classic protocol of groups and of one with KIP-848's, and words.
+    /// All steps, each with the scenario names for the classic group protocol and for KIP-848's, and a description.
     pub const ALL: [(Step, [&'static str; 2], &'static str); 7] = [
         (
             Step::BeforePlanCommit,
@@ -88,7 +88,7 @@ impl Step {
         ),
     ];
 
-    /// Sets the trap, which lets so many passages of the step go by.
+    /// Sets the trap, which skips `skips` passages of the step.
     pub(super) fn trap(self, scene: &Scene<'_>, skips: u32) -> Trap {
         let servers = &scene.stage.servers;
         let commits = |leg: Leg, is_wanted: fn(&mut Seen, &Commit) -> bool| {
@@ -96,13 +96,13 @@ impl Step {
             let mut left = skips;
             let topic = scene.topic.name().to_owned();
             let wants = move |passage: &kafka_front::Passage| {
-                // The other leg says the same once more, and would be remembered as seen.
+                // The other leg has the same commit, and must not be recorded twice.
                 if passage.leg != leg || passage.request.api != OFFSET_COMMIT {
                     return false;
                 }
                 let mut found = false;
                 for commit in passage.request.commits.iter().filter(|commit| commit.topic == topic) {
-                    // Each is looked at, also behind the first that is wanted: `seen` remembers all.
+                    // Checks all commits, also after the first match: `seen` must record all.
                     found |= is_wanted(&mut seen, commit);
                 }
                 found && count_down(&mut left)
@@ -129,7 +129,7 @@ impl Step {
 /// Plays it.
 ///
 /// # Errors
-/// When the step was not seen, or a process could not be handled.
+/// The step was not seen, or a process could not be controlled.
 pub async fn play(scene: &mut Scene<'_>, step: Step) -> Result<Expected> {
     scene.start_gateway(Some("gateway-0"))?;
     scene.start_load();
@@ -142,10 +142,10 @@ pub async fn play(scene: &mut Scene<'_>, step: Step) -> Result<Expected> {
     Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
 }
 
-/// Kills gateway 0 at a step, another one each round, and says when.
+/// Kills gateway 0 at a step, another one each round, and returns when.
 ///
 /// # Errors
-/// When the step was not seen, or the process could not be handled.
+/// The step was not seen, or the process could not be controlled.
 pub(super) async fn at(scene: &mut Scene<'_>, step: Step) -> Result<Instant> {
     let caught = step.trap(scene, scene.round % SKIPS).caught().await?;
     scene.gateway(0).kill().await?;
@@ -154,7 +154,7 @@ pub(super) async fn at(scene: &mut Scene<'_>, step: Step) -> Result<Instant> {
     Ok(killed)
 }
 
-/// What commits have said so far, by partition.
+/// The cuts and offsets of the commits until now, by partition.
 #[derive(Default)]
 struct Seen {
     offsets: HashMap<i32, i64>,
@@ -162,19 +162,19 @@ struct Seen {
 }
 
 impl Seen {
-    /// Whether it has a cut behind all that were seen.
+    /// Whether it has a cut behind all earlier ones.
     fn plans(&mut self, commit: &Commit) -> bool {
         let Some(cut) = commit.last_planned_cut() else { return false };
         self.cuts.insert(commit.partition, cut).is_none_or(|before| cut > before)
     }
 
-    /// Whether its offset is behind the one that was seen before.
+    /// Whether its offset is behind the earlier one.
     fn moves(&mut self, commit: &Commit) -> bool {
         self.offsets.insert(commit.partition, commit.offset).is_some_and(|before| commit.offset > before)
     }
 }
 
-/// True once `left` have gone by.
+/// True once `left` passages have been skipped.
 fn count_down(left: &mut u32) -> bool {
     let over = *left == 0;
     *left = left.saturating_sub(1);

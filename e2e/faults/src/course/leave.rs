@@ -17,34 +17,34 @@ use e2e_fixtures::cluster::Seen;
 use e2e_fixtures::pipeline::merged;
 use e2e_stack::process::Signal;
 
-/// How long a gateway gives its blocks in flight when it leaves.
+/// `shutdown.deadline`: how long a gateway gives its blocks in flight when it leaves.
 const SHUTDOWN_DEADLINE: &str = "6s";
 
-/// The same while the server is slow: it has held up so many blocks by then that they take half of this on a busy machine.
+/// The same while the server is slow. It has delayed so many blocks by then that they take half of this time on a busy machine.
 const SHUTDOWN_DEADLINE_SLOW: &str = "30s";
 
-/// By when a gateway must have ended that nothing can go in for: its deadline, and less than a grace period leaves behind it.
+/// How soon a gateway that cannot insert anything must have ended: its deadline, plus less than a grace period leaves after it.
 pub(super) const END_MAX: Duration = Duration::from_secs(10);
 
-/// The same for one that has the longer deadline, within which everything goes in.
+/// The same for a gateway with the longer deadline, within which it inserts everything.
 const END_SLOW_MAX: Duration = Duration::from_secs(30);
 
-/// The same for one that leaves on its volume what does not go in, 3 s before its deadline.
+/// The same for a gateway that moves its remaining blocks to its volume 3 s before its deadline.
 const END_VOLUME_MAX: Duration = Duration::from_secs(12);
 
-/// What a gateway ends with when something was not in, or not committed, by its deadline.
+/// The exit code of a gateway if something was not inserted or not committed by its deadline.
 pub(super) const NOT_LEFT: i32 = 1;
 
 /// How late a slow server's answers are.
 const SLOW: Duration = Duration::from_millis(400);
 
-/// How often a gateway gets drain and resume requests without waiting for their effect.
+/// How often a gateway gets drain and resume requests without a wait for their effect.
 const CHANGES: u32 = 6;
 
-/// Spans while the sink or the broker is gone.
+/// Spans while the sink or the broker is unreachable.
 const SPANS_GONE: u64 = 10_000;
 
-/// What happens.
+/// The ways to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// One of two gateways gets a drain and a resume request, then both repeatedly.
@@ -53,9 +53,9 @@ pub enum Leave {
     DrainDeadSink,
     /// SIGTERM while the sink is slow.
     TermSlowSink,
-    /// The same with a queue volume and so little time that not everything goes in.
+    /// As `TermSlowSink`, with a queue volume and too little time to insert everything.
     TermSlowSinkVolume,
-    /// SIGTERM while nothing passes to or from the broker.
+    /// SIGTERM while no bytes pass to or from the broker.
     TermSilentBroker,
 }
 
@@ -131,7 +131,7 @@ async fn drain(scene: &mut Scene<'_>) -> Result<Instant> {
     ensure!(told.uncommitted > 0, "it has said that it was empty before it had left: {told:?}");
     wait_empty(scene, &leaving).await?;
     ensure!(!leaving.is_ready().await?, "it says that it is ready, and takes no part");
-    // Its process lives, and so would its session: that another one has them shows that it has left the group.
+    // Its process is alive, and its session could be too. If another gateway owns the partitions, it has left the group.
     wait_share(scene, &staying, f64::from(PARTITIONS)).await?;
     scene.wait_inserts(INSERTS_BEFORE).await?;
     leaving.resume().await?;
@@ -147,7 +147,7 @@ async fn drain(scene: &mut Scene<'_>) -> Result<Instant> {
     Ok(Instant::now())
 }
 
-/// What it holds cannot go in: after its time to leave it is given up, and inserted by the other one.
+/// Its blocks cannot be inserted. After its deadline it drops them, and the other gateway inserts their rows.
 async fn drain_dead_sink(scene: &mut Scene<'_>) -> Result<Instant> {
     let (leaving, staying) = (scene.gateway(0).admin(), scene.gateway(1).admin());
     wait_share(scene, &leaving, f64::from(PARTITIONS) / 2.0).await?;
@@ -174,7 +174,7 @@ async fn term_slow_sink(scene: &mut Scene<'_>) -> Result<Instant> {
     Ok(Instant::now())
 }
 
-/// From now on answers are late, of which one has been.
+/// From now on, answers are late. Returns after the first late answer.
 async fn slow<'a>(scene: &mut Scene<'a>) -> Result<Rule<'a, Passage, Verdict>> {
     let gate = scene.stage.servers.sink.gate();
     let rule = gate.rule(u32::MAX, Verdict::Late(SLOW), |passage| passage.leg == Leg::Answered);
@@ -186,10 +186,11 @@ async fn slow<'a>(scene: &mut Scene<'a>) -> Result<Rule<'a, Passage, Verdict>> {
     Ok(rule)
 }
 
-/// More comes at once than goes in by the deadline; each of its blocks is in the table or on the volume when the gateway has ended.
+/// More spans come at once than can be inserted by the deadline. When the gateway has ended, each of its blocks is in the table or on the
+/// volume.
 async fn term_slow_sink_volume(scene: &mut Scene<'_>) -> Result<Instant> {
     let rule = slow(scene).await?;
-    // What is produced at once goes on with the numbers of the load.
+    // Spans that are produced from here on continue the numbers of the load.
     scene.stop_load().await?;
     scene.produce(SPANS_AWAY).await?;
     let sent = scene.stop_load().await?.clone();
@@ -209,7 +210,7 @@ async fn term_slow_sink_volume(scene: &mut Scene<'_>) -> Result<Instant> {
     Ok(back)
 }
 
-/// Offsets cannot be committed: that must not keep it longer than it may take.
+/// Offsets cannot be committed. The gateway must still end within its time.
 async fn term_silent_broker(scene: &mut Scene<'_>) -> Result<Instant> {
     scene.stage.servers.kafka_goes(Way::Blackhole);
     scene.gateway(0).signal(Signal::TERM)?;
@@ -225,7 +226,7 @@ async fn wait_share(scene: &mut Scene<'_>, admin: &Admin, partitions: f64) -> Re
     scene
         .wait("its share of the partitions", PATIENCE, async |_| {
             let owned = admin.partitions().await?;
-            // Whole numbers, so small that they are exact.
+            // Small whole numbers are exact in floating point.
             let has_them = (owned - partitions).abs() < 0.5;
             Ok(if has_them { Seen::Done(()) } else { Seen::NotYet(format!("{owned} of {partitions}")) })
         })

@@ -32,17 +32,17 @@ pub(super) const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
 /// The gateway's metric of rows that may be there twice.
 pub(super) const MAY_BE_DOUBLED: &str = "sluice_gateway_possible_duplicate_rows_total";
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnlyCopy {
     /// SIGKILL between the sync of blocks and the commit of their offsets.
     KillBeforeCommit,
-    /// SIGKILL; another gateway has the partitions by the time that it comes back.
+    /// SIGKILL; another gateway owns the partitions when it comes back.
     Moved {
         /// Whether offsets are committed once rows are on the volume.
         enqueues: bool,
     },
-    /// One of two gateways gets a drain request, cannot get empty, and is removed. Its volume is drained once the sink is back.
+    /// One of two gateways gets a drain request, cannot insert its blocks, and is removed. Its volume is drained once the sink is back.
     ScaledIn {
         /// Whether offsets are committed once rows are on the volume.
         enqueues: bool,
@@ -113,7 +113,7 @@ impl OnlyCopy {
         scene.start_load();
         scene.wait_inserts(INSERTS_BEFORE).await?;
         scene.stop_load().await?;
-        // What is in is committed: what is committed from now on is on a volume.
+        // All inserted rows are committed now, so later commits are for blocks on a volume.
         scene.wait_committed(0).await?;
         scene.stage.servers.sink.go(Way::Refused);
         let played = match self {
@@ -132,7 +132,7 @@ impl OnlyCopy {
     }
 }
 
-/// Both gateways, or the one there is, have blocks on their volumes.
+/// Waits until all gateways have blocks on their volumes.
 async fn fill(scene: &mut Scene<'_>, gateways: usize) -> Result<()> {
     let each = u64::try_from(gateways).context("count gateways")?;
     scene.produce(each * SPANS_AWAY).await?;
@@ -142,7 +142,7 @@ async fn fill(scene: &mut Scene<'_>, gateways: usize) -> Result<()> {
     Ok(())
 }
 
-/// Offsets of what is on a volume alone are committed.
+/// Waits until offsets of blocks that only a volume has are committed.
 pub(super) async fn wait_enqueued(scene: &mut Scene<'_>, messages_before: i64) -> Result<()> {
     scene
         .wait("commits of what is on the volume", PATIENCE, async |scene| {
@@ -176,7 +176,7 @@ async fn kill_before_commit(scene: &mut Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-/// It goes on behind what is on its volume.
+/// The gateway comes back and continues behind the blocks on its volume.
 async fn come_back(scene: &mut Scene<'_>, since: Instant) -> Result<Expected> {
     let committed = u64::try_from(scene.committed_messages().await?).context("count messages")?;
     scene.start_again(0, Some("gateway-0"))?;
@@ -187,7 +187,7 @@ async fn come_back(scene: &mut Scene<'_>, since: Instant) -> Result<Expected> {
     let acked = scene.stop_load().await?.acked.count();
     let read = scene.wait_metric(0, SPANS_READ, |_| true).await?;
     let taken = scene.wait_metric(0, TAKEN_OVER, |blocks| blocks >= BLOCKS).await?;
-    // A block is a message here.
+    // Each block is one message here.
     let message = Shape::Numbered.message_spans();
     let behind = as_real(acked - committed * message) - taken * as_real(message);
     let diff = read - behind;
@@ -212,15 +212,15 @@ async fn kill_until_moved(scene: &mut Scene<'_>, enqueues: bool) -> Result<()> {
         wait_enqueued(scene, before).await?;
     }
     scene.gateway(0).kill().await?;
-    // It is down for as long as it takes.
+    // It stays down until it is started again below.
     scene.retire(0)?;
     let all = f64::from(PARTITIONS);
     scene.wait_metric(1, PARTITIONS_OWNED, |owned| owned >= all).await?;
     Ok(())
 }
 
-/// Kafka has what is on its volume, or it is committed: what does not go on with a partition that has come back is dropped, and nothing
-/// else becomes of any block. Partitions that stay with gateway 1 it would be given only after ten minutes, so that this one leaves.
+/// The messages of the blocks on its volume are in Kafka or committed. Each block is continued with its partition, or dropped. Gateway 0
+/// would get the partitions of gateway 1 only after ten minutes, so gateway 1 leaves.
 async fn dropped_or_gone_on_with(scene: &mut Scene<'_>, left: u64) -> Result<()> {
     scene.gateway(1).signal(Signal::TERM)?;
     let code = scene.gateway(1).end_within(LEAVE_PATIENCE).await?;
@@ -272,7 +272,7 @@ async fn take_away(scene: &mut Scene<'_>, enqueues: bool) -> Result<()> {
     Ok(())
 }
 
-/// The volume of gateway 1 is emptied as a Job would.
+/// Drains the volume of gateway 1, as the operator's Job does.
 async fn drain(scene: &mut Scene<'_>, enqueues: bool, since: Instant) -> Result<Expected> {
     let recovery = scene.recovered(since).await?;
     let (code, report) = run_drain_of(scene, 1, "60s").await?;

@@ -1,4 +1,4 @@
-//! Faults of a gateway with `source.otlp`: clients send to it, and its volume has the only copy of what it has accepted.
+//! Faults of a gateway with `source.otlp`: clients send to it, and only its volume has what it has accepted.
 //!
 //! ```text
 //! clients -> gateway -> log on the volume -> gateway -> front -> ClickHouse
@@ -6,10 +6,11 @@
 //!    '----------'--- fault ----'--------------------------'
 //! ```
 //!
-//! In each round, spans of requests that were answered with success must be in the table once, and those of all other requests once at the most.
-//! At the end, the gateway is drained and must say that nothing is left.
+//! In each round, spans of requests that were answered with success must be in the table once, and those of all other requests at most
+//! once. At the end, the gateway is drained and must report that nothing is left.
 //!
-//! A loss of power is not here: `gateway/tests/it/otlp_log.rs` and `gateway/spool/tests/it/log_crash.rs` have it on a model of a disk, at each call.
+//! Power loss is not tested here: `gateway/tests/it/otlp_log.rs` and `gateway/spool/tests/it/log_crash.rs` test it on a model of a disk, at
+//! each call.
 
 mod damage;
 mod disk;
@@ -33,7 +34,7 @@ use full::Room;
 /// The memory limit that `gateway/SOURCE_OTLP.md` names for two workers.
 const MEMORY: &str = "256MiB";
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otlp {
     /// SIGKILL at any moment, many times.
@@ -42,11 +43,11 @@ pub enum Otlp {
     KillInLog,
     /// SIGKILL at each step of an INSERT.
     KillInInsert,
-    /// SIGKILL, and the end of the log is torn.
+    /// SIGKILL, and the end of the log is incomplete.
     Torn,
     /// SIGKILL, and bits of records are flipped.
     Damaged,
-    /// The volume has no room.
+    /// The volume is full.
     Full(Room),
     /// The disk fails.
     Eio,
@@ -56,9 +57,9 @@ pub enum Otlp {
     Half,
     /// The wall clock jumps.
     Clock,
-    /// A second gateway has the same volume.
+    /// A second gateway uses the same volume.
     Two,
-    /// ClickHouse is away, refuses, or its answers are lost.
+    /// ClickHouse is unreachable, then refuses, then its answers are lost.
     Outage,
     /// ClickHouse does not answer.
     Blackhole,
@@ -159,7 +160,7 @@ impl Otlp {
             "memory": {"limit": MEMORY},
         });
         match self {
-            // The end of the log is that of all requests.
+            // All requests share one log, so that its end is known.
             Otlp::Torn | Otlp::Damaged | Otlp::Eio => {
                 merged(&usual, &json!({"source": {"otlp": {"logs": 1}}}))
             }
@@ -193,14 +194,14 @@ impl Otlp {
     }
 }
 
-/// A gateway that clients send to, and that inserts.
+/// Starts a gateway; returns once clients send to it and it inserts.
 async fn begin(scene: &mut Scene<'_>) -> Result<()> {
     scene.start_gateway(Some("gateway-0"))?;
     scene.start_load();
     scene.wait_inserts(INSERTS_BEFORE).await
 }
 
-/// The same with a disk that can fail.
+/// As [`begin`], with a disk that can fail.
 async fn begin_on_disk(scene: &mut Scene<'_>) -> Result<FailingDisk> {
     let queue = scene.volume(0);
     std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
@@ -211,7 +212,7 @@ async fn begin_on_disk(scene: &mut Scene<'_>) -> Result<FailingDisk> {
     Ok(disk)
 }
 
-/// Each request of the clients had an answer: a success, or to come again.
+/// Checks that every answer to the clients was a success or a request to retry.
 fn ensure_answered(scene: &Scene<'_>) -> Result<()> {
     let broken = scene.clients()?.broken();
     ensure!(broken == 0, "{broken} requests had no answer");

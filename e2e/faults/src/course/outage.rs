@@ -11,20 +11,20 @@ use crate::kafka_front::Way;
 use crate::scene::{Expected, Scene};
 use e2e_fixtures::cluster::Seen;
 
-/// Load, spans a second: what both workers can read and encode on two busy cores in a debug build, and a hundred blocks a minute.
+/// Load, spans a second: what both workers can read and encode on two busy cores in a debug build; it makes a hundred blocks a minute.
 const SPANS_PER_SECOND: u64 = 20_000;
 
-/// Spans that may be produced and not read at any moment of the outage, and have to be again at the end: fifteen seconds of load. Chosen: what
-/// a machine that does something else as well falls behind with, and a fortieth of what waits when nothing is read in ten minutes.
+/// Largest number of spans that are produced and not read, at any moment of the outage and at its end: fifteen seconds of load. Chosen: how
+/// far a machine with other work falls behind; and a fortieth of the spans that wait if nothing is read for ten minutes.
 const SPANS_BEHIND_MAX: f64 = 300_000.0;
 
-/// Tries that failed in a way that leaves open whether the block is in the table.
+/// The gateway's metric of failed tries after which the block may be in the table.
 const FAILED_IN_DOUBT: &str = "sluice_gateway_insert_failures_total{class=\"in_doubt\"}";
 
-/// How long a gateway may take to say once more what it has read.
+/// How long a gateway may take to report how much it has read.
 const SAY_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Changes of the usual config of the gateways: blocks of two seconds, so that those of ten minutes fit the volume's index.
+/// Changes to the usual config of the gateways: blocks of two seconds, so that those of ten minutes fit the volume's index.
 pub fn change() -> Value {
     json!({
         "queue": {"mode": "Spill", "maxBytes": "4GiB"},
@@ -61,7 +61,7 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
-/// Until the outage is over, all the time of which the gateway must read on. Gives how many spans it was behind with, at the most.
+/// Waits until the outage is over; the gateway must read all the time. Returns the largest number of spans that it was behind.
 async fn wait_out(scene: &mut Scene<'_>) -> Result<f64> {
     let until = Instant::now() + scene.stage.outage;
     let patience = scene.stage.outage + SAY_PATIENCE;
@@ -82,13 +82,13 @@ async fn wait_out(scene: &mut Scene<'_>) -> Result<f64> {
     Ok(most)
 }
 
-/// However long the outage lasts, failed tries are counted: alerts and the operator's condition of the sink depend on that.
+/// Failed tries are counted for the whole outage: alerts and the operator's condition of the sink depend on that.
 async fn still_fails(scene: &mut Scene<'_>) -> Result<()> {
     let before = scene.wait_labelled(0, FAILED_IN_DOUBT, |_| true).await?;
     scene.wait_labelled(0, FAILED_IN_DOUBT, |failed| failed > before).await.map(drop)
 }
 
-/// Waits until the gateway is as far behind again as it may be during the outage.
+/// Waits until the gateway is no further behind than the limit during the outage.
 async fn wait_up_with_load(scene: &mut Scene<'_>) -> Result<()> {
     scene
         .wait("a gateway that is up with its load", DRAIN_PATIENCE, async |scene| {

@@ -13,7 +13,7 @@ use crate::sink_front::{Leg, Verdict};
 use e2e_fixtures::cluster::Seen;
 use e2e_stack::process::Signal;
 
-/// How long a gateway gives its blocks in flight when it leaves and the sink is dead.
+/// `shutdown.deadline`: how long a gateway gives its blocks in flight when it leaves and the sink is unreachable.
 const SHUTDOWN_DEADLINE: &str = "3s";
 
 /// How often members of the storm leave.
@@ -21,34 +21,34 @@ const STORM_LEAVES: usize = 6;
 
 const STORM_MEMBERS: usize = 3;
 
-/// Spans during a stop that no group notices: two seconds of load.
+/// Spans during a stop that the group does not notice: two seconds of load.
 const SPANS_SHORT: u64 = 10_000;
 
-/// Inserts that show that another member is at work: those in flight of one that was stopped are at most two.
+/// Inserts that show that another member is inserting: a stopped gateway has at most two in flight.
 const INSERTS_OF_ANOTHER: u64 = 6;
 
 /// Partitions that the topic grows to.
 const PARTITIONS_MORE: i32 = 12;
 
-/// New partitions are found when the metadata is read again, every ten seconds; what comes behind that takes as long as a rebalance.
+/// New partitions are found when the metadata is read again, every ten seconds. The rebalance after it takes most of the time.
 const METADATA_PATIENCE: Duration = Duration::from_mins(3);
 
-/// What a gateway ends with whose name in the group another process has taken.
+/// The exit code of a gateway after another process has taken its name in the group.
 const FENCED: i32 = 1;
 
-/// What it says last: that it is over, and why, in the broker's words.
+/// Its last log lines: that it exits, and the broker's reason.
 const SAYS_FENCED: [&str; 3] = [
     "the consumer of group ",
     " cannot go on: ",
     "Static consumer fenced by other consumer with same group.instance.id",
 ];
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
     /// SIGSTOP, and SIGCONT within the session.
     StopShort,
-    /// SIGSTOP with an INSERT on its way; both go on once another member has taken over.
+    /// SIGSTOP with an INSERT on its way; both continue once another member has taken over.
     StopLong,
     /// SIGTERM while the sink refuses connections.
     TermDeadSink,
@@ -56,7 +56,7 @@ pub enum Process {
     Storm,
     /// The topic gets more partitions.
     PartitionAdded,
-    /// A second process says that it is the same member.
+    /// A second process joins as the same member.
     DuplicateMember,
 }
 
@@ -104,7 +104,7 @@ async fn stop_long(scene: &mut Scene<'_>) -> Result<Instant> {
     scene.gateway(0).signal(Signal::STOP)?;
     scene.start_gateway(Some("gateway-1"))?;
     scene.wait_inserts(INSERTS_OF_ANOTHER).await?;
-    // What was sent before the stop arrives after the next owner has sent the same.
+    // The INSERT from before the stop arrives after the next owner has sent the same range.
     caught.decide(Verdict::Pass);
     scene.gateway(0).signal(Signal::CONT)?;
     Ok(Instant::now())
@@ -145,7 +145,7 @@ async fn partition_added(scene: &mut Scene<'_>) -> Result<Instant> {
     let grown = Instant::now();
     scene.wait_acked(SPANS_AFTER).await?;
     scene.stop_load().await?;
-    // One that has seen the topic before holds messages for partitions that it does not know yet.
+    // An old producer holds messages for partitions that it does not know yet.
     scene.renew_producer()?;
     scene.start_load();
     scene

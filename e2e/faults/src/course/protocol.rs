@@ -1,6 +1,6 @@
-//! Faults of a group whose coordinator divides the partitions (KIP-848), in which every member is a dynamic one.
+//! Faults of a group with the KIP-848 protocol, in which the coordinator assigns the partitions. Every member is a dynamic one.
 //!
-//! Each begins by seeing a `ConsumerGroupHeartbeat`, so that none passes on the other protocol by mistake.
+//! Each scenario first waits for a `ConsumerGroupHeartbeat`, so that none passes with the other protocol by mistake.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -11,14 +11,14 @@ use crate::kafka_front::Leg;
 use crate::kafka_wire::CONSUMER_GROUP_HEARTBEAT;
 use crate::scene::{Expected, PATIENCE, Scene};
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// SIGKILL at a step of a range.
     Kill(Step),
     /// Three members come and go.
     Storm,
-    /// A member is stopped for longer than its session, with an INSERT on its way; its commits come under an epoch that is over.
+    /// A member is stopped for longer than its session, with an INSERT on its way. Its later commits have an old member epoch.
     Stop,
 }
 

@@ -1,6 +1,6 @@
 //! The server refuses inserts, or seems to: a front replaces its answer, before the server gets the rows or after it has stored them.
 //!
-//! The gateway must send the rows again. If a person must act, it must also report who, while the fault lasts. It must send far less often to
+//! The gateway must send the rows again. If a person must act, it must report who, while the fault lasts. It must send much less often to
 //! an overloaded server.
 
 use std::time::Instant;
@@ -13,11 +13,11 @@ use crate::scene::{Expected, PATIENCE, Scene};
 use crate::sink_front::{Answer, Leg, Passage, Verdict};
 use e2e_fixtures::cluster::Seen;
 
-/// How many inserts in a row are answered like that: enough that some are tried more than once, and little of a second each.
+/// How many inserts in a row get this answer: enough that some are tried more than once, within a small part of a second for each.
 const TIMES: u32 = 6;
 
-/// Spans while it is measured how often the server is asked that has too much to do, and before: two seconds of load, in which every block
-/// that is refused would be tried a few times more if each waited for itself, and five.
+/// Spans before and during the measurement of how often an overloaded server gets requests: two seconds of load before, and five seconds
+/// during. If each refused block retried alone, it would be tried a few times in that time.
 const SPANS_BEFORE: u64 = 10_000;
 const SPANS_REFUSED: u64 = 25_000;
 
@@ -25,7 +25,7 @@ const SPANS_REFUSED: u64 = 25_000;
 /// sends one block at a time and doubles its waits from half a second. If each block retried alone, the ratio would be several times 1.
 const TRIES_OF_INSERTS_MAX: f64 = 0.5;
 
-/// What is answered, and where.
+/// The answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// `MEMORY_LIMIT_EXCEEDED`.
@@ -42,35 +42,35 @@ pub enum Refusal {
     ReadOnly,
     /// `UNKNOWN_STATUS_OF_INSERT`, after the rows were stored.
     UnknownStatus,
-    /// `TIMEOUT_EXCEEDED`, before.
+    /// `TIMEOUT_EXCEEDED`, before the rows were stored.
     Timeout,
-    /// `TIMEOUT_EXCEEDED`, after.
+    /// `TIMEOUT_EXCEEDED`, after the rows were stored.
     TimeoutStored,
-    /// `KEEPER_EXCEPTION`, before.
+    /// `KEEPER_EXCEPTION`, before the rows were stored.
     Keeper,
-    /// `KEEPER_EXCEPTION`, after.
+    /// `KEEPER_EXCEPTION`, after the rows were stored.
     KeeperStored,
-    /// A proxy's 502, after.
+    /// A proxy's 502, after the rows were stored.
     BadGateway,
-    /// Connections are reset, before.
+    /// Connections are reset before the rows were stored.
     ResetHead,
     ResetMiddle,
-    /// After.
+    /// Connections are reset after the rows were stored.
     ResetStored,
-    /// The server gets half of the body, and the gateway a proxy's 502.
+    /// The server gets half of the body, and the gateway gets a proxy's 502.
     Truncated,
-    /// A proxy says 200 itself, and passes nothing on.
+    /// A proxy answers 200 itself, and forwards nothing.
     OkFromProxy,
 }
 
-/// What a gateway must do about it for as long as it lasts, beside sending again.
+/// What a gateway must do while the fault lasts, beside sending again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Duty {
-    /// Nothing: it is over after [`TIMES`].
+    /// Nothing: the fault ends after [`TIMES`].
     None,
     /// Count blocks as waiting for this actor.
     Name(&'static str),
-    /// Ask the server less often.
+    /// Send less often to the server.
     Slow,
 }
 
@@ -117,7 +117,7 @@ impl Refusal {
         }
     }
 
-    /// Where it is said, and what.
+    /// The step at which the answer is given, and the answer.
     fn verdict(self) -> (Leg, Verdict) {
         let (leg, answer) = match self {
             Refusal::ResetHead => return (Leg::Head, Verdict::Reset),
@@ -134,7 +134,7 @@ impl Refusal {
         (leg, Verdict::Answer(answer))
     }
 
-    /// As the server says it. Texts: ClickHouse's sources, unchanged for years.
+    /// The server's exception. Texts: ClickHouse's sources, unchanged for years.
     fn exception(self) -> Answer {
         let parts = |message: &str| Answer::exception(500, 252, "TOO_MANY_PARTS", message);
         match self {
@@ -196,13 +196,13 @@ pub async fn play(scene: &mut Scene<'_>, refusal: Refusal) -> Result<Expected> {
     Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
-/// From now on so many inserts are refused.
+/// From now on, `times` inserts are refused.
 fn refuse<'a>(scene: &Scene<'a>, refusal: Refusal, times: u32) -> Rule<'a, Passage, Verdict> {
     let (leg, verdict) = refusal.verdict();
     scene.stage.servers.sink.gate().rule(times, verdict, move |passage| passage.leg == leg)
 }
 
-/// When it was over, and what was measured.
+/// When the refusals ended, and the measurements.
 pub(super) type Refused = (Instant, Vec<(&'static str, f64)>);
 
 /// Some inserts are refused.
@@ -240,7 +240,7 @@ async fn refuse_until_named(scene: &mut Scene<'_>, refusal: Refusal, actor: &str
     Ok((over, vec![("blocks that wait for someone", blocks)]))
 }
 
-/// For as long as it takes to see that the server is asked less often.
+/// Refuses inserts for long enough to see that the gateway sends less often.
 async fn refuse_for_a_while(scene: &mut Scene<'_>, refusal: Refusal) -> Result<Refused> {
     let told = scene.stage.servers.sink.stored();
     let (since, before) = (Instant::now(), told.borrow().inserts);

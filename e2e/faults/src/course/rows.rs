@@ -1,6 +1,6 @@
 //! The server refuses a block because some rows violate a constraint of the table, or because the block is too large.
 //!
-//! Exactly the refused rows must be in the dead-letter topic, and all others once in the table.
+//! The dead-letter topic must have exactly the refused rows, and the table all others once.
 
 mod without_letters;
 
@@ -24,49 +24,49 @@ use e2e_fixtures::pipeline::TABLE;
 use e2e_fixtures::produce::Topic;
 use e2e_fixtures::spans::{NUMBER_KEY, Numbers};
 
-/// Spans that the table refuses: of so many one, and which of them.
+/// The spans that the table refuses: one in `every`, whose number has the remainder `rest`.
 #[derive(Clone, Copy, Debug)]
 struct Constraint {
     every: u64,
     rest: u64,
 }
 
-/// In all partitions: about one a second, each in a block of its own.
+/// Refuses rows in all partitions: about one a second, each in a block of its own.
 const ANYWHERE: Constraint = Constraint { every: 6_007, rest: 700 };
 
 /// Bytes above which a block is refused as too large: a fifth of a full one.
 const BODY_BYTES_MAX: usize = 12 << 10;
 
-/// Inserts that are refused for that before they are taken again.
+/// Inserts that are refused as too large before all are accepted again.
 const TOO_LARGE: u32 = 40;
 
-/// How long a step of a block in parts may take to be seen.
+/// How long a step of a parted block may take to be seen.
 const STEP_PATIENCE: Duration = Duration::from_mins(1);
 
-/// Of so many rounds, one has another member take over.
+/// One in this many rounds has another member take over.
 const OTHER_MEMBER_EVERY: u32 = 4;
 
-/// Kinds of steps at which it is killed, in turn.
+/// Kinds of steps at which the gateway is killed, in turn.
 const STEPS: u32 = 4;
 
-/// How long it may take until every row is found: each takes a second or two of commits and inserts on an idle machine.
+/// How long it may take until every refused row is found: each takes a second or two of commits and inserts on an idle machine.
 const SETTLE_PATIENCE: Duration = Duration::from_mins(6);
 
 /// How long the dead-letter topic may take to be read.
 const READ_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
     /// Rows are refused.
     Refused,
-    /// The gateway is killed while it looks for them.
+    /// The gateway is killed while it looks for refused rows.
     RefusedKill,
     /// Blocks are too large.
     TooLarge,
-    /// Rows are refused, and there is nowhere to put them: they are passed over.
+    /// Rows are refused, there is no dead-letter topic, and the gateway skips them.
     Skipped,
-    /// The same, and they hold up their partition alone until there is.
+    /// Rows are refused and there is no dead-letter topic. They block only their own partition, until the topic exists.
     Stops,
 }
 
@@ -144,7 +144,7 @@ impl Rows {
 }
 
 impl Constraint {
-    /// Has the table refuse them.
+    /// Makes the table refuse these spans.
     async fn add(self, scene: &Scene<'_>) -> Result<()> {
         let Constraint { every, rest } = self;
         let table = format!("`{}`.`{TABLE}`", scene.database.name());
@@ -153,7 +153,7 @@ impl Constraint {
         scene.stage.servers.server.execute(&change).await
     }
 
-    /// Those of these spans that it refuses.
+    /// The spans among `numbers` that the table refuses.
     fn refused(self, numbers: &Numbers) -> BTreeSet<u64> {
         let all = numbers.ranges().iter().cloned().flatten();
         all.filter(|number| number % self.every == self.rest).collect()
@@ -166,12 +166,12 @@ async fn begin(scene: &mut Scene<'_>) -> Result<()> {
     scene.wait_inserts(INSERTS_BEFORE).await
 }
 
-/// Before or after a commit that says that a block is in parts, or before or after an insert behind it.
+/// Kills the gateway before or after a commit that marks a block as parted, or before or after a later insert.
 async fn kill(scene: &mut Scene<'_>) -> Result<Instant> {
     let step = scene.round % STEPS;
     let leg = if step == 0 { kafka_front::Leg::Asked } else { kafka_front::Leg::Answered };
     let topic = scene.topic.name().to_owned();
-    // Each level is one such commit: later rounds let some go by.
+    // Each level of parts has one such commit; later rounds skip some.
     let mut left = scene.round / STEPS % STEPS;
     let wants = move |passage: &kafka_front::Passage| {
         let is_parted =
@@ -232,7 +232,7 @@ async fn too_large(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
 }
 
-/// Ends the load, waits until everything is settled, and compares the letters with what must be refused.
+/// Ends the load, waits until everything is inserted or a letter, and compares the letters with the refused rows.
 async fn all_letters(
     scene: &mut Scene<'_>,
     constraint: Constraint,
@@ -258,7 +258,7 @@ async fn all_letters(
     Ok(Expected { lost, recovery_s, ..Expected::default() })
 }
 
-/// The numbers of the spans in a dead-letter topic, each of which must say why it is there.
+/// The numbers of the spans in a dead-letter topic. Each letter must have its reason.
 fn read_letters(brokers: &str, topic: &str) -> Result<BTreeSet<u64>> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", brokers)
@@ -302,7 +302,7 @@ fn number(letter: &BorrowedMessage<'_>) -> Result<u64> {
     let key = NUMBER_KEY.as_bytes();
     let at =
         payload.windows(key.len()).position(|bytes| bytes == key).context("a letter's span has a number")?;
-    // Behind the key: the value's key and length, and in it the key of a whole number.
+    // Behind the attribute's key: the key and length of the value, and in it the key of an int.
     let digits = payload.get(at + key.len() + 3..).context("a number has digits")?;
     let end = digits.iter().position(|byte| *byte < 0x80).context("a number has an end")?;
     let digits = digits[..=end].iter().rev();

@@ -1,13 +1,14 @@
-//! Two gateways of a group make ranges by different size rules, as while a change of settings or another version is rolled out, and die in
-//! turn: what one had in flight is sent again by the other, by the rule of the dead one up to where that may have been used.
+//! Two gateways of a group cut ranges by different size rules, as during a rollout of new settings or a new version, and are killed in
+//! turn. The other gateway sends the dead one's ranges in flight again. It uses the dead one's rule as far as the dead one may have used
+//! it.
 //!
 //! ```text
 //! gateway 0: 3 messages a range  333333X        gateway 1 on its partitions:  333|555555
 //! gateway 1: 5 messages a range  5555555555X    gateway 0 on its partitions:  55|3333333    the bar is the horizon
 //! ```
 //!
-//! Ranges end by size here, so that no commit names their ends: a gateway that cuts a stored but unanswered INSERT otherwise sends
-//! its rows under another token, and doubles them. Which rule is in force where is read off the plans that are committed.
+//! Ranges end by size here, so no commit names their ends. If a gateway cut a stored but unanswered INSERT in another way, it would send
+//! its rows under another token and double them. The committed plans show which rule is in force where.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -25,40 +26,40 @@ use e2e_fixtures::spans::{Generator, Run, Shape};
 
 const GATEWAYS: usize = 2;
 
-/// Messages in a range of each gateway with its own settings. Chosen: neither is a multiple of the other, and both come together within two
-/// seconds of load.
+/// Messages in a range of each gateway with its own settings. Chosen: neither is a multiple of the other, and both fill within two seconds
+/// of load.
 const MESSAGES_SET: [u64; GATEWAYS] = [3, 5];
 
-/// Bytes that end a range of each, too: several times what so many messages have.
+/// Bytes that also end a range of each gateway: several times the bytes of so many messages.
 const BYTES_SET: [u64; GATEWAYS] = [16 << 20, 8 << 20];
 
-/// Version of the rule that the program makes ranges by.
+/// Version of the rule that the program uses.
 const VERSION: u8 = 2;
 
-/// Versions of the rule of each gateway: with the first a range ends behind the message that reaches its bytes, with the second in front of
-/// one that would pass them.
+/// Version of each gateway's rule. With the first, a range ends behind the message that reaches its bytes. With the second, it ends before
+/// the message that would exceed them.
 const VERSIONS: [u8; GATEWAYS] = [1, VERSION];
 
-/// Messages in a range of each gateway with its own version, all of about the same size: 3 of them stay below the bytes, the next one
-/// does not.
+/// Messages in a range of each gateway with its own version. Messages have about the same size: 3 of them stay below the bytes, the next
+/// one does not.
 const MESSAGES_BY_BYTES: [u64; GATEWAYS] = [4, 3];
 
-/// Messages that end a range by their number there, which none reaches.
+/// Messages that end a range there; no range reaches this number.
 const MESSAGES_MANY: u64 = 1_000;
 
-/// Load, spans a second: half of the usual one, since ranges of a few messages make several times as many inserts of it.
+/// Load, spans a second: half of the usual one, because ranges of a few messages make several times as many inserts.
 const SPANS_PER_SECOND: u64 = 2_500;
 
-/// A block closes by its age only after more than twice the time in which it is full.
+/// Blocks close by age only after more than twice the time that they take to fill.
 const INTERVAL: &str = "4s";
 
 /// How often one of them dies: each once.
 const DEATHS: usize = GATEWAYS;
 
-/// Partitions that a gateway has read up to the horizon of the other one's rule.
+/// The gateway's metric of partitions that it has read up to the horizon of the other gateway's rule.
 const RULE_CHANGES: &str = "sluice_gateway_rule_changes_total";
 
-/// What would say that a gateway does not know the other one's ranges: partitions begun anew, ranges cut somewhere else, partitions that
+/// Metrics that show that a gateway does not know the other one's ranges: partitions started anew, ranges cut elsewhere, partitions that
 /// are not read.
 const UNKNOWN: [&str; 3] = [
     "sluice_gateway_fresh_starts_total",
@@ -66,7 +67,7 @@ const UNKNOWN: [&str; 3] = [
     "sluice_gateway_partitions_halted",
 ];
 
-/// What differs.
+/// The difference between the gateways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleChange {
     Settings,
@@ -75,7 +76,7 @@ pub enum RuleChange {
 }
 
 impl RuleChange {
-    /// Changes of the usual config of one gateway, by its number.
+    /// Changes to the usual config of gateway `number`.
     pub fn change(self, number: usize) -> Value {
         let Rule { bytes, messages, .. } = self.rule(number);
         json!({"sink": {"clickhouse": {"insert": {
@@ -139,14 +140,15 @@ impl RuleChange {
         Ok(Expected { measures: vec![("s until gone on by the other", longest)], ..Expected::default() })
     }
 
-    /// A gateway dies when the server has stored a full range of its and it does not know yet, and comes back once the other has gone on
-    /// with its partitions, behind all that it may have sent and by its own rule. Gives the seconds until then.
+    /// Kills a gateway after the server has stored one of its full ranges and before the gateway gets the answer. Restarts it when the
+    /// other gateway has continued with its partitions, behind everything that it may have sent and by the other's own rule. Returns the
+    /// seconds until then.
     async fn die(self, scene: &mut Scene<'_>, dying: usize) -> Result<f64> {
         self.wait_rules(scene, GATEWAYS).await?;
         let other = GATEWAYS - 1 - dying;
         let before = scene.wait_metric(other, RULE_CHANGES, |_| true).await?;
         let rows = self.rows(dying);
-        // Only who goes on with ranges of the other makes such, too, and by now nobody does.
+        // Only a gateway that continues the other one's ranges makes such ranges too, and no gateway does that now.
         let is_full = move |passage: &Passage| passage.leg == Leg::Answered && passage.written_rows == rows;
         let gate = scene.stage.servers.sink.gate();
         let caught = gate.trap("insert of a full range", is_full).caught(PATIENCE).await?;
@@ -171,7 +173,7 @@ impl RuleChange {
         let seconds = died.elapsed().as_secs_f64();
         let only = self.wait_rules(scene, 1).await?;
         ensure!(only == [self.rule(other)], "{only:?} is in force once gateway {dying} is dead");
-        // The partition of the range that was in flight, at the least.
+        // At least the partition of the range that was in flight.
         scene.wait_metric(other, RULE_CHANGES, |count| count > before).await?;
         scene.start_again(dying, None)?;
         wait_halves(scene).await?;
@@ -179,8 +181,7 @@ impl RuleChange {
         Ok(seconds)
     }
 
-    /// Waits until each of so many gateways has its rule in force in its part of the partitions: as the plans say that are committed. Gives
-    /// these rules.
+    /// Waits until the committed plans show that each of `gateways` gateways uses its rule in its partitions. Returns these rules.
     async fn wait_rules(self, scene: &mut Scene<'_>, gateways: usize) -> Result<Vec<Rule>> {
         let share = usize::try_from(PARTITIONS)? / gateways;
         scene
@@ -203,18 +204,18 @@ impl RuleChange {
     }
 }
 
-/// Three and a half messages, in whole KiB: numbers of the load make messages larger by less than a tenth.
+/// Three and a half messages, in whole KiB: the numbers of the load make messages larger by less than a tenth.
 fn bytes_of_versions() -> u64 {
     let message =
         Generator::new(Shape::Numbered, Run::fresh()).message(0..Shape::Numbered.message_spans()).len();
     (message as u64 * 7 / 2) >> 10 << 10
 }
 
-/// Waits until each of them has half of the partitions.
+/// Waits until each gateway has half of the partitions.
 async fn wait_halves(scene: &mut Scene<'_>) -> Result<()> {
     let half = f64::from(PARTITIONS) / 2.0;
     for number in 0..GATEWAYS {
-        // Whole numbers, so small that they are exact.
+        // Small whole numbers are exact in floating point.
         scene.wait_metric(number, PARTITIONS_OWNED, |owned| (owned - half).abs() < 0.5).await?;
     }
     Ok(())

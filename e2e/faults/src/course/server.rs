@@ -13,43 +13,43 @@ use crate::scene::{Expected, PATIENCE, Scene};
 use crate::sink_front::{Leg, Passage, Verdict};
 use e2e_fixtures::cluster::Seen;
 
-/// How long a slow server keeps its answers back.
+/// How long a slow server delays its answers.
 const SLOW: Duration = Duration::from_secs(20);
 
 /// How many inserts are slow: both that a gateway has in flight, and two more.
 const SLOW_TIMES: u32 = 4;
 
-/// Spans while the server is silent: six seconds of load, over the insert's timeout below.
+/// Spans while the server is silent: six seconds of load, longer than the insert's timeout below.
 const SPANS_SILENT: u64 = 30_000;
 
-/// Blocks whose tokens the server remembers, where it is to forget them soon.
+/// Blocks whose tokens the server remembers, in scenarios in which it forgets them soon.
 pub(super) const WINDOW_SHORT: u64 = 4;
 
-/// The series of a gateway that is 1 while it relies on no token of such a table.
+/// The gateway's series that is 1 while it does not rely on the tokens of such a table.
 pub(super) const AT_LEAST_ONCE: &str =
     "sluice_gateway_delivery_guarantee{guarantee=\"at_least_once\",reason=\"window_short\"}";
 
-/// What a gateway logs of a window that it does not rely on.
+/// What a gateway logs if a deduplication window is too short to rely on.
 const SAYS_SHORT: &str = "reasons=\"window_short\"";
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// SIGKILL when it has half of an INSERT, and a start.
+    /// SIGKILL when it has half of an INSERT, and a restart.
     KillInInsert,
-    /// SIGKILL when it has stored one and its answer is on its way.
+    /// SIGKILL when it has stored an INSERT and its answer is on its way.
     KillAfterCommit,
     /// Answers are 20 s late; the gateway waits longer than that.
     Slow,
-    /// The gateway waits less and sends again.
+    /// The gateway waits for less time and sends again.
     SlowOverTimeout,
-    /// Nothing passes, for longer than the gateway waits for an insert.
+    /// No bytes pass, for longer than the gateway waits for an insert.
     Silent,
-    /// The server remembers few tokens, and has forgotten that of an INSERT before it would be sent again.
+    /// The server remembers few tokens, and forgets that of an INSERT before the gateway would send it again.
     WindowShort,
-    /// The same, and it has lost its logs, which would say that it has stored the INSERT.
+    /// As `WindowShort`, and the server has also lost the logs that show that it has stored the INSERT.
     WindowShortUntold,
-    /// An INSERT is sent again after the server has forgotten its token, which the gateway cannot know.
+    /// The gateway sends an INSERT again after the server has forgotten its token, which the gateway cannot know.
     PastWindow,
 }
 
@@ -57,7 +57,7 @@ impl Server {
     /// Changes of the usual config of the gateways.
     pub fn change(self) -> Value {
         let timeout = match self {
-            // Answers are kept back for so long as they take, or as the server takes to forget.
+            // Answers are delayed for this long, or until the server has forgotten the token.
             Server::Slow | Server::WindowShortUntold => "30s",
             Server::Silent => "3s",
             _ => return json!({}),
@@ -107,7 +107,7 @@ impl Server {
             scene.wait_doubt(0, false).await?;
         }
         if self.forgets_soon() {
-            // It has asked the server what became of the INSERT, and was told, or not.
+            // It has asked the server about the INSERT, and has got an answer or none.
             scene.ensure_doubles_told(0, MAY_BE_DOUBLED).await?;
             scene.wait_metric(0, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
         }
@@ -125,7 +125,7 @@ async fn kill_at(scene: &Scene<'_>, leg: Leg) -> Result<Instant> {
     Ok(Instant::now())
 }
 
-/// Where that makes doubt, the gateway says so before the last of them is tried again.
+/// If that leaves doubt, the gateway reports it before it retries the last of them.
 async fn slow(scene: &mut Scene<'_>, leaves_doubt: bool) -> Result<Instant> {
     let gate = scene.stage.servers.sink.gate();
     let rule = gate.rule(SLOW_TIMES, Verdict::Late(SLOW), |passage| passage.leg == Leg::Answered);
@@ -142,7 +142,7 @@ async fn slow(scene: &mut Scene<'_>, leaves_doubt: bool) -> Result<Instant> {
     Ok(since)
 }
 
-/// It lasts until the gateway has said what is in doubt.
+/// Lasts until the gateway has reported the INSERTs in doubt.
 async fn silent(scene: &mut Scene<'_>) -> Result<Instant> {
     scene.stage.servers.sink.go(Way::Blackhole);
     let waited = async {
@@ -154,9 +154,9 @@ async fn silent(scene: &mut Scene<'_>) -> Result<Instant> {
     waited.map(|()| Instant::now())
 }
 
-/// The answer to a stored INSERT is lost, and the server takes so many others before the next try that it has forgotten the token: the
-/// gateway, which has said that it does not rely on so short a window, does not send it again without asking. Gives the rows that the server
-/// must then have twice: none, unless it has lost its logs and cannot say.
+/// The answer to a stored INSERT is lost. The server takes so many others before the next try that it has forgotten the token. The gateway
+/// has reported that it does not rely on so short a window, and does not send the INSERT again before it has asked the server. Returns the
+/// rows that the server must then have twice: none, unless it has lost its logs and cannot answer.
 async fn window_short(scene: &mut Scene<'_>, loses_logs: bool) -> Result<u64> {
     scene.wait_logged(SAYS_SHORT).await?;
     let caught = stored_insert(scene).await?;
@@ -170,7 +170,7 @@ async fn window_short(scene: &mut Scene<'_>, loses_logs: bool) -> Result<u64> {
     Ok(doubled)
 }
 
-/// The answer to a stored INSERT is lost, and the server forgets all tokens before the next try. Gives the rows that it must then have
+/// The answer to a stored INSERT is lost, and the server forgets all tokens before the next try. Returns the rows that it must then have
 /// twice.
 async fn past_window(scene: &mut Scene<'_>) -> Result<u64> {
     let caught = stored_insert(scene).await?;

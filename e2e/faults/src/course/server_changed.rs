@@ -1,5 +1,6 @@
-//! A gateway dies when the server has stored an INSERT whose answer it does not have, and comes back with another server in its config, which knows
-//! nothing of its token: what was in flight is stored on both. Its rows are counted as rows that may be doubled, and the guarantee says why.
+//! A gateway is killed after the server has stored an INSERT and before the gateway gets the answer. It is restarted with another server in
+//! its config. That server does not know the token, so both servers store what was in flight. The gateway counts these rows as possibly
+//! doubled, and its guarantee has the reason.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
@@ -10,17 +11,17 @@ use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::scene::{Expected, Scene};
 use crate::second_shard::ALL_SHARDS;
 
-/// The member that comes back.
+/// The restarted member.
 const MEMBER: &str = "gateway-0";
 
-/// The series of a gateway that is 1 while blocks may be elsewhere too.
+/// The gateway's series that is 1 while blocks may also be on another server.
 const AT_LEAST_ONCE: &str =
     "sluice_gateway_delivery_guarantee{guarantee=\"at_least_once\",reason=\"destination_changed\"}";
 
 /// Plays it.
 ///
 /// # Errors
-/// When the step was not seen, nothing was said, or a process could not be handled.
+/// The step was not seen, the gateway did not report it, or a process could not be controlled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.open_second_shard().await?;
     scene.start_gateway(Some(MEMBER))?;

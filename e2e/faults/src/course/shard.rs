@@ -1,5 +1,5 @@
-//! One of two shards is lost and comes back, while a gateway dies and replays what is in flight; without a queue volume, with one, and with a
-//! full one.
+//! One of two shards is lost and comes back, while a gateway is killed and replays what is in flight: without a queue volume, with one, and
+//! with a full one.
 
 use std::time::Instant;
 
@@ -15,23 +15,23 @@ use crate::scene::{Expected, Scene};
 use crate::segments;
 use e2e_fixtures::cluster::Seen;
 
-/// Spans while the shard is lost: half a minute of load, in which its blocks fill their share of the memory.
+/// Spans while the shard is lost: half a minute of load. By then its blocks fill their share of the memory.
 const SPANS_LOST: u64 = 150_000;
 
-/// Inserts into the other shard at the end of that time: two seconds' worth, of four partitions.
+/// Inserts into the other shard at the end of that time: two seconds of inserts from four partitions.
 const INSERTS_OF_OTHER: u64 = 24;
 
 /// The smallest memory limit with a volume: inserts to two shards need more than those to one.
 const MEMORY: &str = "161MiB";
 
-/// Where blocks of the shard wait that is lost.
+/// Where blocks of the lost shard wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// In memory: there is no queue volume.
     InMemory,
     /// On a queue volume.
     OnVolume,
-    /// The same, until that is full.
+    /// On a queue volume until it is full.
     OnFullVolume,
     /// On a queue volume that has the only copy of them, and of blocks of the other shard.
     OnlyCopies,
@@ -98,7 +98,7 @@ pub async fn play(scene: &mut Scene<'_>, lost: Lost) -> Result<Expected> {
         scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
     }
     ensure_none_may_be_doubled(scene).await?;
-    // Its successor finds ranges in flight for a shard that it cannot ask, and blocks for it on its volume.
+    // Its successor finds ranges in flight for a shard that it cannot reach, and blocks for that shard on its volume.
     scene.gateway(0).kill().await?;
     scene.start_again(0, Some("gateway-0"))?;
     scene.wait_acked(SPANS_LOST / 2).await?;
@@ -115,7 +115,7 @@ pub async fn play(scene: &mut Scene<'_>, lost: Lost) -> Result<Expected> {
         scene.stop_load().await?;
         scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
     }
-    // The tokens of the other shard are known all the time, and those of this one once it can be asked.
+    // The other shard knows its tokens all the time, and this shard knows them once it is reachable again.
     ensure_none_may_be_doubled(scene).await?;
     Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
 }
@@ -126,10 +126,10 @@ async fn ensure_none_may_be_doubled(scene: &mut Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Blocks of the shard that stays away are more than may be sent at a time, and none of the other's waits behind them.
+/// The lost shard has more blocks than may be sent at a time. No block of the other shard waits behind them.
 async fn only_copies(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.stop_load().await?;
-    // What is in is committed: what is committed from now on is on the volume.
+    // All inserted rows are committed now, so later commits are for blocks on the volume.
     scene.wait_committed(0).await?;
     let before = scene.committed_messages().await?;
     scene.second_shard()?.kill().await?;
@@ -150,7 +150,7 @@ async fn only_copies(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected::default())
 }
 
-/// Everything is read, and on the volume or committed there, when the gateway dies.
+/// The gateway reads everything, has written or committed it on the volume, and is killed.
 async fn leave_only_copies(scene: &mut Scene<'_>, committed_before: i64) -> Result<()> {
     scene.produce(SPANS_AWAY).await?;
     let spans = as_real(scene.stop_load().await?.acked.count());

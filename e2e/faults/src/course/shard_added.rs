@@ -1,7 +1,8 @@
-//! A gateway dies when the server has stored an INSERT whose answer it does not have, and comes back with another shard in its config.
+//! A gateway is killed after the server has stored an INSERT and before the gateway gets the answer. It is restarted with another shard in
+//! its config.
 //!
-//! Half of the partitions go to the new shard from then on. What was in flight of them goes where it was sent before, as the plan says: the
-//! new shard knows nothing of its token, and would store it again.
+//! Half of the partitions go to the new shard from then on. Their ranges in flight go to the shard to which they were sent before, as the
+//! plan says. The new shard does not know their token, and would store them again.
 
 use anyhow::{Result, ensure};
 
@@ -9,7 +10,7 @@ use super::kill::{self, Step};
 use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::scene::{Expected, Scene};
 
-/// The member that comes back.
+/// The restarted member.
 const MEMBER: &str = "gateway-0";
 
 /// Plays it.

@@ -1,8 +1,8 @@
-//! Rows vanish from one of two shards, and others are on both: `sluice-gateway audit` counts the rows of all shards, partition by partition,
-//! and names the messages whose rows are missing or doubled. While a shard is away it finds nothing missing: it says that it cannot ask.
+//! Rows are removed from one of two shards, and other rows are on both. `sluice-gateway audit` counts the rows of all shards, partition by
+//! partition, and names the messages whose rows are missing or doubled. While a shard is unreachable, it does not report missing rows; it
+//! reports that it cannot ask.
 //!
-//! Nothing of this is the gateway's doing: a person, a disk or a restored backup takes rows away, and a list of shards in another order
-//! brings them twice.
+//! The gateway causes none of this. A person, a disk or a restored backup removes rows, and a list of shards in another order doubles them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,25 +18,25 @@ use e2e_fixtures::spans::TRACE_SPANS;
 /// Messages in each partition, each with a trace of its own.
 const MESSAGES: u64 = 20;
 
-/// Offsets whose rows vanish.
+/// Offsets whose rows are removed.
 const VANISHED: Range<u64> = 5..8;
 
 /// An offset whose rows are on the other shard, too.
 const DOUBLED: u64 = 12;
 
-/// What an audit ends with that finds nothing.
+/// The exit code of an audit that finds nothing.
 const CLEAN: i32 = 0;
 
-/// What it ends with when something is missing or doubled.
+/// Its exit code if rows are missing or doubled.
 const FOUND: i32 = 65;
 
-/// What it ends with when a server does not answer.
+/// Its exit code if a server does not answer.
 const UNAVAILABLE: i32 = 69;
 
 /// Plays it.
 ///
 /// # Errors
-/// When an audit says anything else than what is so, or a server could not be handled.
+/// An audit reports something wrong, or a server could not be controlled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.open_second_shard().await?;
     scene.write_to_both_shards()?;
@@ -65,7 +65,7 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { lost: missing, doubled, ..Expected::default() })
 }
 
-/// The range alone, what is beside it, and the partitions of the other shard.
+/// Audits only the range, then what is beside it, and then the partitions of the other shard.
 async fn ensure_parts(scene: &mut Scene<'_>, partition: u64) -> Result<()> {
     let [own, other] = [partition, 1 - partition].map(|number| number.to_string());
     let (first, next) = (VANISHED.start.to_string(), VANISHED.end.to_string());
@@ -78,7 +78,7 @@ async fn ensure_parts(scene: &mut Scene<'_>, partition: u64) -> Result<()> {
     Ok(())
 }
 
-/// Takes rows of the partition from the second shard, which it belongs to, and brings some of it to the first. Gives how many.
+/// Removes rows of the partition from the second shard, to which it belongs, and copies some of it to the first. Returns how many.
 async fn spoil(scene: &Scene<'_>, partition: u64) -> Result<(u64, u64)> {
     let shard = scene.second_shard()?;
     let table = format!("`{}`.`{TABLE}`", scene.database.name());
@@ -98,7 +98,7 @@ fn trace(scene: &Scene<'_>, partition: u64, offset: u64) -> String {
     format!("'{}{message:016x}'", scene.producer.run().trace_id_prefix())
 }
 
-/// Partition 0 or 1: that of the two which belongs to the second shard.
+/// Partition 0 or 1: the one of the two that belongs to the second shard.
 async fn partition_of_second(scene: &Scene<'_>) -> Result<u64> {
     let shard = scene.second_shard()?;
     let query = format!(
@@ -116,7 +116,7 @@ async fn rows_of_first(scene: &Scene<'_>) -> Result<u64> {
     rows.trim().parse().with_context(|| format!("read {rows:?}"))
 }
 
-/// Fails unless every partition has so many rows.
+/// Fails unless every partition has `expected` rows.
 fn ensure_rows(report: &Value, expected: impl Fn(u64) -> u64) -> Result<()> {
     let partitions = report["partitions"].as_array().context("the report has partitions")?;
     ensure!(partitions.len() == usize::try_from(PARTITIONS)?, "{} partitions are audited", partitions.len());
@@ -129,7 +129,7 @@ fn ensure_rows(report: &Value, expected: impl Fn(u64) -> u64) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless so many are found, and those are of these messages.
+/// Fails unless the report has this many such spans, all of these messages.
 fn ensure_found(report: &Value, what: &str, spans: u64, partition: u64, offsets: Range<u64>) -> Result<()> {
     ensure!(report["totals"][what] == spans, "not {spans} are {what}: {}", report["totals"]);
     let findings = report[what].as_array().with_context(|| format!("the report names what is {what}"))?;
@@ -145,14 +145,14 @@ fn ensure_found(report: &Value, what: &str, spans: u64, partition: u64, offsets:
     Ok(())
 }
 
-/// What an audit with these arguments reports, which ends with this code.
+/// The report of an audit with these arguments, which must exit with this code.
 async fn audit(scene: &mut Scene<'_>, arguments: &[&str], code: i32) -> Result<Value> {
     let (ended, said) = run(scene, arguments).await?;
     ensure!(ended == Some(code), "audit {arguments:?} ended with {ended:?}, not {code}: {said}");
     serde_json::from_str(&said).with_context(|| format!("understand an audit: {said}"))
 }
 
-/// Runs the program's audit with the config of gateway 0; gives its code, and what it says.
+/// Runs the program's audit with the config of gateway 0; returns its exit code and its output.
 async fn run(scene: &mut Scene<'_>, arguments: &[&str]) -> Result<(Option<i32>, String)> {
     let mut command = tokio::process::Command::new(&scene.stage.program);
     command.args(["audit", "--json", "--config"]).arg(&scene.gateway(0).orders().config).args(arguments);

@@ -1,13 +1,13 @@
-//! What can happen to the queue volume, and to what its blocks rely on: it is lost or full, the log has forgotten their
-//! messages. What happens to their bytes is [`damage`](super::damage)'s.
+//! Faults of the queue volume, and of what its blocks need: it is lost or full, or Kafka has deleted their messages. Damage to its bytes is
+//! in [`damage`](super::damage).
 //!
 //! ```text
 //! load -> gateway -> volume     ClickHouse is away, or refuses
 //!            X          X       the fault
-//!         gateway <- volume -> ClickHouse, which is back; Kafka has what the volume has not
+//!         gateway <- volume -> ClickHouse, which is back; Kafka has what the volume lacks
 //! ```
 //!
-//! Which blocks are hit is known from the volume's files ([`segments`]), read as they are written down.
+//! The volume's files show which blocks are hit ([`segments`], which reads them by their documented layout).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,22 +28,22 @@ use crate::sink_front::{Answer, Leg, Passage, Verdict};
 use e2e_fixtures::cluster::Seen;
 use e2e_stack::process::Signal;
 
-/// Room of a volume that is to be full, KiB: some 120 blocks.
+/// Size of a volume that is to be full, KiB: some 120 blocks.
 pub(super) const SMALL_KIB: u32 = 1_536;
 
 /// The gateway's metric of blocks for which the volume had no room.
 pub(super) const REFUSED: &str = "sluice_gateway_spool_refused_blocks_total";
 
-/// Spans that fill it and the memory, and some more.
+/// Spans that fill the volume and the memory, and some more.
 const SPANS_SMALL: u64 = 80_000;
 
-/// The same where `queue.maxBytes` is what is full.
+/// The same if the limit is `queue.maxBytes`.
 const SPANS_BYTES: u64 = 600_000;
 
 /// Spans of one message, and so of one block.
 const SPANS_DOUBTFUL: u64 = 100;
 
-/// Nothing is read for so long once there is no room: many times what a block takes.
+/// Time for which nothing is read once there is no room: many times what a block takes.
 const STANDS_STILL: Duration = Duration::from_secs(3);
 
 /// How long a volume and the memory may take to fill.
@@ -52,22 +52,22 @@ const FILL_PATIENCE: Duration = Duration::from_mins(4);
 /// How long a gateway that leaves its blocks on the volume may take to leave.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spooled {
     /// The volume is lost.
     Lost,
     /// Its file system is full.
     FullDevice,
-    /// It has the bytes that it may have.
+    /// It has reached `queue.maxBytes`.
     FullBytes,
-    /// Kafka no longer has what is on it.
+    /// Kafka has deleted the messages of the blocks on it.
     RetentionPasses,
-    /// The same, and another gateway has committed behind that before this one comes back.
+    /// As `RetentionPasses`, and another gateway has committed later offsets before this one comes back.
     OvertakenBehind,
     /// The server no longer knows the token of a block that it has stored.
     PastWindow,
-    /// The same, and the gateway knows it; the server has lost its logs, which would say that it has the block.
+    /// As `PastWindow`, and the gateway knows it; the server has also lost the logs that show that it has the block.
     WindowShortUntold,
 }
 
@@ -114,12 +114,12 @@ impl Spooled {
     pub fn change(self) -> Value {
         let mut change = volume::change(false);
         match self {
-            // Everything goes to the volume 3 s before.
+            // 3 s before the deadline, all blocks go to the volume.
             Spooled::RetentionPasses => change["shutdown"]["deadline"] = json!("8s"),
-            // An answer is kept back until the server has forgotten its token.
+            // The answer is held until the server has forgotten the token.
             Spooled::WindowShortUntold => change["sink"]["clickhouse"]["insert"]["timeout"] = json!("30s"),
             Spooled::FullBytes => {
-                // Blocks of a chunk each: fewer of them are more bytes.
+                // Each block takes a whole chunk, so fewer blocks reach the limit.
                 change["queue"]["maxBytes"] = json!("32MiB");
                 change["sink"]["clickhouse"]["insert"]["maxRows"] = json!(1_000);
             }
@@ -145,7 +145,7 @@ impl Spooled {
         outcome
     }
 
-    /// Until there is no room for any more, in memory or on the volume.
+    /// Waits until there is no room for more, in memory or on the volume.
     async fn fill(self, scene: &mut Scene<'_>) -> Result<Expected> {
         let spans = if self == Spooled::FullDevice {
             scene.mount_volume(0, SMALL_KIB)?;
@@ -173,22 +173,22 @@ impl Spooled {
     }
 }
 
-/// A gateway that inserts.
+/// Starts a gateway; returns once it inserts.
 pub(super) async fn begin(scene: &mut Scene<'_>) -> Result<()> {
     scene.start_gateway(Some("gateway-0"))?;
     scene.start_load();
     scene.wait_inserts(INSERTS_BEFORE).await?;
-    // What is produced at once goes on with the numbers of the load.
+    // Spans that are produced from here on continue the numbers of the load.
     scene.stop_load().await.map(drop)
 }
 
-/// Waits until everything is off the volume, with some more spans behind it.
+/// Waits until the volume is empty, and more spans are inserted after it.
 pub(super) async fn drained(scene: &mut Scene<'_>) -> Result<()> {
     scene.produce(SPANS_AFTER).await?;
     scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await.map(drop)
 }
 
-/// ClickHouse is away until everything is read, of which the volume has what memory has not.
+/// ClickHouse is unreachable until everything is read. What does not fit into memory is on the volume.
 pub(super) async fn read_all_while_away(scene: &mut Scene<'_>) -> Result<()> {
     begin(scene).await?;
     scene.stage.servers.sink.go(Way::Refused);
@@ -197,7 +197,7 @@ pub(super) async fn read_all_while_away(scene: &mut Scene<'_>) -> Result<()> {
     scene.wait_metric(0, SPANS_READ, |read| read >= spans).await.map(drop)
 }
 
-/// The gateway is started again, and ClickHouse is back.
+/// Restarts the gateway, and ClickHouse is reachable again.
 pub(super) async fn come_back(scene: &mut Scene<'_>) -> Result<f64> {
     scene.start_again(0, Some("gateway-0"))?;
     scene.stage.servers.sink.go(Way::Open);
@@ -219,7 +219,7 @@ async fn lose(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
-/// Kafka deletes what is on the volume, as far as it follows the committed offset without a gap.
+/// Kafka deletes the messages of blocks on the volume, as far as they follow the committed offset without a gap.
 async fn forget_messages(scene: &mut Scene<'_>) -> Result<Expected> {
     read_all_while_away(scene).await?;
     if scene.round.is_multiple_of(2) {
@@ -235,7 +235,7 @@ async fn forget_messages(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
-/// The same, and another gateway takes the partitions over before this one is back. By then all is committed.
+/// As [`forget_messages`], and another gateway takes over the partitions before this one is back. By then, everything is committed.
 async fn forget_messages_behind(scene: &mut Scene<'_>) -> Result<Expected> {
     read_all_while_away(scene).await?;
     scene.gateway(0).kill().await?;
@@ -250,7 +250,7 @@ async fn forget_messages_behind(scene: &mut Scene<'_>) -> Result<Expected> {
 
     scene.start_again(0, Some("gateway-0"))?;
     let recovery = scene.recovered(Instant::now()).await?;
-    // What the other one has read waits on the volume until its partitions are known not to come.
+    // What the other gateway has read waits on this volume, until it is clear that the partitions do not come back.
     let rows = as_real(deleted.rows);
     scene.wait_metric_within(0, MAY_BE_DOUBLED, DRAIN_PATIENCE, |told| is_same(told, rows)).await?;
     scene.produce(SPANS_AFTER).await?;
@@ -258,7 +258,7 @@ async fn forget_messages_behind(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
-/// What only a volume has from now on.
+/// Messages that from now on only a volume has.
 pub(super) struct Deleted {
     pub messages: u64,
     pub rows: u64,
@@ -283,7 +283,7 @@ pub(super) async fn delete_heads(scene: &Scene<'_>) -> Result<Deleted> {
     Ok(Deleted { messages: deleted.unsigned_abs(), rows })
 }
 
-/// One block is stored, and its answer is on its way.
+/// Waits until one block is stored and its answer is on its way.
 async fn store_unanswered(scene: &mut Scene<'_>) -> Result<Caught<Passage, Verdict>> {
     begin(scene).await?;
     scene.wait_committed_within(0, PATIENCE).await?;
@@ -297,13 +297,13 @@ async fn store_unanswered(scene: &mut Scene<'_>) -> Result<Caught<Passage, Verdi
     Ok(caught)
 }
 
-/// The server stores a block whose answer is lost; the block waits on the volume until the server has forgotten all tokens.
+/// The server stores a block, and the answer is lost. The block waits on the volume until the server has forgotten all tokens.
 async fn forget_token(scene: &mut Scene<'_>) -> Result<Expected> {
     let caught = store_unanswered(scene).await?;
     scene.stage.servers.sink.go(Way::Refused);
     caught.decide(Verdict::Reset);
     scene.produce(SPANS_AWAY).await?;
-    // The oldest go first, and the one in doubt is the oldest.
+    // The oldest blocks are sent first, and the block in doubt is the oldest.
     scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= volume::BLOCKS).await?;
     if scene.round % 2 == 1 {
         volume::kill(scene).await?;
@@ -315,20 +315,20 @@ async fn forget_token(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { doubled: SPANS_DOUBTFUL, recovery_s: Some(recovery), ..Expected::default() })
 }
 
-/// The server stores a block whose answer is lost, and forgets its token because of others that come, and no log of it says what became of
-/// the block; which is sent again once the server takes any, until when it waits on the volume.
+/// The server stores a block, and the answer is lost. Later blocks make the server forget its token, and no log of it has the block. The
+/// block waits on the volume and is sent again once the server accepts inserts.
 async fn forget_everything(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.remember_tokens(WINDOW_SHORT).await?;
     let caught = store_unanswered(scene).await?;
     insert_others(scene, 2 * WINDOW_SHORT).await?;
-    // A connection that breaks would leave every block in doubt that was on its way; what the server refuses it does not have.
+    // A broken connection would leave every block on its way in doubt. A block that the server refuses is not in doubt.
     let overloaded = Answer::exception(500, 202, "TOO_MANY_SIMULTANEOUS_QUERIES", "Too many queries.");
     let is_sent = |passage: &Passage| passage.leg == Leg::Head;
     let rule = scene.stage.servers.sink.gate().rule(u32::MAX, Verdict::Answer(overloaded), is_sent);
     scene.lose_logs().await?;
     caught.decide(Verdict::Reset);
     scene.produce(SPANS_AWAY).await?;
-    // The oldest go first, and the one in doubt is the oldest.
+    // The oldest blocks are sent first, and the block in doubt is the oldest.
     scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= volume::BLOCKS).await?;
     drop(rule);
     let recovery = scene.recovered(Instant::now()).await?;
@@ -338,7 +338,7 @@ async fn forget_everything(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { doubled: SPANS_DOUBTFUL, recovery_s: Some(recovery), ..Expected::default() })
 }
 
-/// So many blocks of one message each go in, and the gateway is told of all of them: none is left for which it could be in doubt.
+/// Inserts `blocks` blocks of one message each. The gateway gets the answers for all of them, so none of these is in doubt.
 async fn insert_others(scene: &mut Scene<'_>, blocks: u64) -> Result<()> {
     let stage = scene.stage;
     let wanted = stage.servers.sink.stored().borrow().inserts + blocks;
@@ -346,7 +346,7 @@ async fn insert_others(scene: &mut Scene<'_>, blocks: u64) -> Result<()> {
     scene.wait_inserts_up_to(&stage.servers.sink, wanted).await
 }
 
-/// Waits until the first block behind the committed offset is on the volume in every partition that has one.
+/// Waits until, in every partition that has blocks, the first block behind the committed offset is on the volume.
 pub(super) async fn heads_are_spooled(scene: &mut Scene<'_>) -> Result<()> {
     scene
         .wait("the first block of each partition on the volume", PATIENCE, async |scene| {
@@ -365,7 +365,7 @@ pub(super) async fn heads_are_spooled(scene: &mut Scene<'_>) -> Result<()> {
         .await
 }
 
-/// Waits until no span was read for [`STANDS_STILL`]; gives how many were.
+/// Waits until no span was read for [`STANDS_STILL`]; returns how many were read.
 async fn stands_still(scene: &mut Scene<'_>) -> Result<f64> {
     let mut last = (-1.0, Instant::now());
     scene
@@ -380,7 +380,7 @@ async fn stands_still(scene: &mut Scene<'_>) -> Result<f64> {
         .await
 }
 
-/// Counts, as metrics give them.
+/// Compares counts that metrics give as floating point.
 pub(super) fn is_same(one: f64, other: f64) -> bool {
     (one - other).abs() < 0.5
 }

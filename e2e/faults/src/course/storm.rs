@@ -1,6 +1,6 @@
-//! A topic of nothing but messages that cannot be read: a producer with the wrong format, or another topic's messages.
+//! A topic that has only malformed messages: a producer with the wrong format, or another topic's messages.
 //!
-//! What is measured is how fast they become letters, each of them once and in the order of the log; then good messages come again.
+//! Measures how fast they become dead letters, each once and in the order of its partition. Then good messages come again.
 
 use std::time::{Duration, Instant};
 
@@ -16,24 +16,24 @@ use e2e_fixtures::letters::Place;
 /// Bad messages in each partition.
 const MESSAGES: usize = 1_500;
 
-/// Bytes of one. A letter carries the message, and 512 letters and 1,152 KiB of them may be under way: these are bound by neither.
+/// Bytes of a message. A letter carries the message, and 512 letters and 1,152 KiB of them may be under way; neither limit is reached here.
 const MESSAGE_BYTES: usize = 1 << 10;
 
 /// How long the broker may take for a message.
 const SEND_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long all letters may take: a letter at a time and partition on a busy machine.
+/// How long all letters may take: one letter at a time for each partition on a busy machine.
 const LETTERS_PATIENCE: Duration = Duration::from_mins(3);
 
-/// The metric of letters that the brokers have.
+/// The metric of stored dead letters.
 const LETTERS: &str = "sluice_gateway_dead_letters_total";
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storm {
-    /// Nothing else.
+    /// No other fault.
     Alone,
-    /// SIGKILL in the middle of it.
+    /// SIGKILL in the middle of the letters.
     Killed,
 }
 
@@ -69,7 +69,7 @@ impl Storm {
     }
 }
 
-/// Each message has its letter, in the order of its partition, and no more than one unless a process was killed.
+/// Checks that each message has its letter, in the order of its partition, and only one unless a process was killed.
 async fn ensure_letters(scene: &mut Scene<'_>, places: Vec<Place>, may_double: bool) -> Result<()> {
     let letters = scene.letters().await?;
     letters.ensure_exactly(&scene.topic, "malformed", &places.into_iter().collect())?;

@@ -1,7 +1,7 @@
-//! Little comes in: ten spans a second and partition. Measured is how many inserts that makes, and how fresh rows are.
+//! Low traffic: ten spans a second and partition. Measures how many inserts that makes, and how fresh rows are.
 //!
-//! A row's freshness is the time from when its message was given to the producer until the server evaluated the default of a column
-//! that was added for this, by one clock.
+//! The freshness of a row is the time from when its message was given to the producer until the server evaluated the default of a column.
+//! The scenario adds that column. Both times come from one clock.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -20,46 +20,46 @@ use e2e_stack::process::interrupt;
 /// Spans of a message: one a second for each partition.
 const MESSAGE_SPANS: u64 = 10;
 
-/// How long it goes on: so long that what may close at once is little beside it.
+/// Duration, seconds: long enough that blocks which close at once do not matter.
 const SECONDS: u64 = 135;
 
-/// The same where the gateway is killed: fifteen times the age of a block.
+/// The same if the gateway is killed: fifteen times the age of a block.
 const SECONDS_KILLED: u64 = 60;
 
 /// The same with many partitions: three times the age of a block.
 const SECONDS_MANY: u64 = 150;
 
-/// Seconds at the beginning that do not count: what was saved up may be used up at once.
+/// Seconds at the beginning that do not count: saved inserts may be used at once.
 const SECONDS_BEFORE: u64 = 15;
 
-/// Inserts a second at the most.
+/// Largest number of inserts a second.
 const INSERTS_PER_SECOND_MAX: f64 = 2.0;
 
-/// Inserts beyond that which a count may have, however long it is: blocks may close all at once, right after it began and right before its
-/// end. The gateway's own limit (`AT_ONCE` in its `batch.rs`); 0.07 a second here.
+/// Extra inserts that a count may have, whatever its duration: blocks may close at once, right after its begin and right before its end.
+/// The gateway's own limit (`AT_ONCE` in its `batch.rs`); 0.07 a second here.
 const INSERTS_AT_ONCE: u32 = 8;
 
-/// The same when a gateway comes back meanwhile, which may use up at once what one that begins has saved up.
+/// The same if a gateway comes back meanwhile: it may also use the saved inserts of its start at once.
 const INSERTS_PER_SECOND_MAX_KILLED: f64 = 3.0;
 
-/// The same with many partitions, of which 8 have a row buffer at a time: a block closes whenever another partition wants its own. Measured:
-/// 6 a second; chosen: a sixth above.
+/// The same with many partitions. Only 8 have a row buffer at a time, and a block closes whenever another partition needs its buffer.
+/// Measured: 6 a second; chosen: a sixth above.
 const INSERTS_PER_SECOND_MAX_MANY: f64 = 7.0;
 
-/// Freshness of all rows but one in a hundred, at the most.
+/// Upper limit of the 99th percentile of freshness.
 const FRESHNESS_P99_MAX_S: f64 = 5.0;
 
 /// The same with many partitions. Measured: 24 s; chosen: a quarter above.
 const FRESHNESS_P99_MAX_S_MANY: f64 = 30.0;
 
-/// What is measured.
+/// The cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trickle {
     /// Eight partitions.
     Few,
     /// Eight partitions, and the gateway is killed in the middle.
     Killed,
-    /// So many that each of them is rarely inserted.
+    /// So many partitions that each has few inserts.
     Many,
 }
 
@@ -76,7 +76,7 @@ impl Trickle {
         (Trickle::Many, "low-traffic-96", ONE, "as low-traffic, in 96 partitions"),
     ];
 
-    /// Gateways close blocks as they do where nothing else is said.
+    /// Gateways close blocks as they do by default.
     pub fn change() -> Value {
         json!({"sink": {"clickhouse": {"insert": {"maxRows": 100_000, "maxInterval": "1s"}}}})
     }
@@ -93,7 +93,7 @@ impl Trickle {
         }
     }
 
-    /// Inserts a second, and the freshness of all rows but one in a hundred, at the most; none where a gateway is dead meanwhile.
+    /// Upper limits of inserts a second and of the 99th percentile of freshness; no limit of freshness if a gateway is dead meanwhile.
     fn limits(self) -> (f64, Option<f64>) {
         match self {
             Trickle::Few => (INSERTS_PER_SECOND_MAX, Some(FRESHNESS_P99_MAX_S)),
@@ -173,16 +173,16 @@ impl Trickle {
     }
 }
 
-/// What was produced, and the inserts after the first seconds.
+/// The produced messages, and the inserts after the first seconds.
 struct Counted {
-    /// When each message was, by its first number in tens.
+    /// When each message was produced, by its first number in tens.
     produced: HashMap<u64, f64>,
     inserts: u32,
-    /// For how long they were counted.
+    /// The duration of the count, seconds.
     seconds: f64,
 }
 
-/// The first number of a partition's message in a second: each hundred of numbers belongs to one partition.
+/// The first number of a partition's message in a second: each hundred numbers belong to one partition.
 fn number(feed: &Feed, second: u64, partition: u64) -> Result<u64> {
     let hundred = Shape::Numbered.message_spans();
     let messages = hundred / MESSAGE_SPANS;
@@ -190,7 +190,7 @@ fn number(feed: &Feed, second: u64, partition: u64) -> Result<u64> {
     Ok(round * hundred + second % messages * MESSAGE_SPANS)
 }
 
-/// Seconds of each row, ascending.
+/// The freshness of each row in seconds, ascending.
 async fn freshness(scene: &Scene<'_>, produced: &HashMap<u64, f64>) -> Result<Vec<f64>> {
     let query = format!(
         "SELECT intDiv(assumeNotNull(SpanAttributes.`sluice`.`seq`.:`Int64`), {MESSAGE_SPANS}), \

@@ -1,4 +1,4 @@
-//! Brokers that report no cluster id, as Event Hubs and Redpanda do: a gateway reads from them, and one that is killed and started again sends
+//! Brokers that report no cluster id, as Event Hubs and Redpanda do. A gateway reads from them. If it is killed and restarted, it sends
 //! what is in doubt under the same tokens.
 
 use anyhow::{Result, ensure};

@@ -23,22 +23,22 @@ pub(super) const SPANS_AWAY: u64 = 48_000;
 /// Spans that come after it.
 pub(super) const SPANS_AFTER: u64 = 4_000;
 
-/// Blocks that must be on the volume before anything else happens.
+/// Blocks that must be on the volume before the fault.
 pub(super) const BLOCKS: f64 = 50.0;
 
 /// Blocks that must have been drained before the gateway is killed while it drains.
 const BLOCKS_DRAINED: f64 = 20.0;
 
-/// How long the volume may take to be empty again: 500 inserts on a machine that does something else as well.
+/// How long it may take until the volume is empty again: 500 inserts on a machine with other work.
 pub(crate) const DRAIN_PATIENCE: Duration = Duration::from_mins(8);
 
-/// How long a gateway that leaves its blocks on the volume may take: what is not inserted goes there 3 s before.
+/// `shutdown.deadline` of a gateway that leaves its blocks on the volume: it moves them there 3 s before.
 pub(super) const LEAVE_SOON: &str = "8s";
 
-/// How long one may take that is given the usual time, and a machine that does something else as well.
+/// How long a gateway with the usual deadline may take, on a machine with other work.
 const TERM_PATIENCE: Duration = Duration::from_secs(70);
 
-/// How long it then takes at the most.
+/// How long a gateway with [`LEAVE_SOON`] may take.
 pub(super) const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The gateway's metric of spans that it has read from messages.
@@ -47,20 +47,20 @@ pub(super) const SPANS_READ: &str = "sluice_gateway_spans_total";
 /// The gateway's metric of blocks on its volume.
 pub(crate) const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Volume {
-    /// Nothing else: it comes back.
+    /// No other fault: ClickHouse comes back.
     Outage,
     /// SIGKILL while blocks go to the volume.
     KillInSpill,
-    /// SIGKILL while they are inserted from there.
+    /// SIGKILL while blocks are inserted from the volume.
     KillInDrain,
-    /// The gateway is gone, and so are the messages; `sluice-gateway drain` empties its volume.
+    /// The gateway is removed, and Kafka has deleted the messages; `sluice-gateway drain` empties its volume.
     DrainCommand,
-    /// Offsets are committed once rows are on the volume, and that is lost.
+    /// Offsets are committed once rows are on the volume, and the volume is lost.
     LostAfterEnqueue,
-    /// The same, and SIGKILL: the next run inserts what is on it.
+    /// Offsets are committed once rows are on the volume, and SIGKILL: the next run inserts the blocks on it.
     KillAfterEnqueue,
     /// SIGTERM: everything that is not inserted goes to the volume, and the next process inserts it.
     TermAway,
@@ -112,7 +112,7 @@ impl Volume {
     pub fn change(self) -> Value {
         let mut change = change(matches!(self, Volume::LostAfterEnqueue | Volume::KillAfterEnqueue));
         if self == Volume::DrainCommand {
-            // One that leaves for good has nothing to wait for.
+            // A gateway that leaves for good has no reason to wait.
             change["shutdown"]["deadline"] = json!(LEAVE_SOON);
         }
         change
@@ -126,10 +126,10 @@ impl Volume {
         scene.start_gateway(Some("gateway-0"))?;
         scene.start_load();
         scene.wait_inserts(INSERTS_BEFORE).await?;
-        // What is produced at once goes on with the numbers of the load.
+        // Spans that are produced from here on continue the numbers of the load.
         scene.stop_load().await?;
         if self == Volume::TermAway {
-            // A block that is in while one before it is not leaves a gap, and what is behind it is read again.
+            // If a block is inserted before an earlier one, there is a gap, and everything behind it is read again.
             scene.wait_stored().await?;
         }
         scene.stage.servers.sink.go(Way::Refused);
@@ -166,14 +166,14 @@ impl Volume {
         Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
     }
 
-    /// While ClickHouse is away.
+    /// The faults while ClickHouse is unreachable.
     async fn fill(self, scene: &mut Scene<'_>) -> Result<()> {
         scene.produce(SPANS_AWAY).await?;
         scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
         match self {
             Volume::KillInSpill => kill(scene).await,
             Volume::LostAfterEnqueue | Volume::KillAfterEnqueue => {
-                // More is committed than was inserted: what is on the volume.
+                // More is committed than inserted: the difference is on the volume.
                 let spans = scene.stop_load().await?.acked.count();
                 scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
                 scene.gateway(0).kill().await
@@ -183,7 +183,7 @@ impl Volume {
     }
 }
 
-/// Settings of gateways with a volume: little memory, and a block a message: many of them at little cost.
+/// Settings of gateways with a volume: little memory, and one message per block, for many blocks at little cost.
 pub(super) fn change(is_enqueued: bool) -> Value {
     json!({
         "delivery": {"commit": if is_enqueued { "AfterEnqueue" } else { "AfterInsert" }},
@@ -195,13 +195,13 @@ pub(super) fn change(is_enqueued: bool) -> Value {
     })
 }
 
-/// The gateway dies and comes back as the same member, with its volume.
+/// Kills the gateway and restarts it as the same member, with its volume.
 pub(super) async fn kill(scene: &mut Scene<'_>) -> Result<()> {
     scene.gateway(0).kill().await?;
     scene.start_again(0, Some("gateway-0"))
 }
 
-/// The gateway reads everything and gets SIGTERM. Returns how many rows are on its volume then: all that are not in the table.
+/// The gateway reads everything and gets SIGTERM. Returns how many rows are on its volume then: all rows that are not in the table.
 async fn term_away(scene: &mut Scene<'_>) -> Result<u64> {
     scene.produce(SPANS_AWAY).await?;
     let sent = scene.stop_load().await?.clone();
@@ -228,7 +228,7 @@ async fn come_back(scene: &mut Scene<'_>, rows: u64) -> Result<Expected> {
     Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
-/// Everything that is not in goes to the volume of a gateway that is gone, and Kafka has none of it any more.
+/// All rows that are not inserted go to the volume of a removed gateway, and Kafka has deleted their messages.
 async fn leave_all_on_volume(scene: &mut Scene<'_>) -> Result<()> {
     scene.produce(SPANS_AWAY).await?;
     let spans = scene.stop_load().await?.acked.count();
@@ -289,10 +289,10 @@ pub(super) async fn run_drain_of(
     Ok((output.status.code().unwrap_or(-1), report))
 }
 
-/// What was committed and is not in the table was on the volume of the gateway that was killed.
+/// The volume of the killed gateway had everything that was committed and is not in the table.
 async fn after_enqueue(volume: Volume, scene: &mut Scene<'_>, since: Instant) -> Result<Expected> {
     let sent = scene.stop_load().await?.clone();
-    // It is down until its volume is lost; and what it has sent last may still be on its way to the broker.
+    // It stays down until its volume is lost. Its last requests may still be on their way to the broker.
     scene.retire(0)?;
     let mut seen = -1;
     let messages = scene
@@ -329,7 +329,7 @@ async fn after_enqueue(volume: Volume, scene: &mut Scene<'_>, since: Instant) ->
     })
 }
 
-/// Whole numbers, so small that they are exact.
+/// A whole number that is small enough to be exact in floating point.
 #[expect(clippy::cast_precision_loss, reason = "spans of a few seconds")]
 pub(super) fn as_real(spans: u64) -> f64 {
     spans as f64

@@ -1,6 +1,6 @@
-//! ClickHouse comes back in another time zone, with a table whose partitions are days of the server's zone: the token of an INSERT that it has
-//! stored is in another partition than the rows of the next try, which are stored a second time. It has lost its logs, so that nobody can say
-//! what became of the INSERT: its rows are doubled, and counted as rows that may be.
+//! ClickHouse comes back in another time zone, with a table that is partitioned by days of the server's zone. The token of a stored INSERT
+//! belongs to another partition than the rows of the next try, so the server stores them a second time. It has lost its logs, so it cannot
+//! tell the gateway what happened to the INSERT. The rows are doubled, and the gateway counts them as possibly doubled.
 
 use std::time::Instant;
 
@@ -14,11 +14,11 @@ use crate::scene::{Expected, PATIENCE, Scene};
 use crate::sink_front::{Leg, Passage, Verdict};
 use e2e_fixtures::pipeline::TABLE;
 
-/// The series of a gateway that is 1 while it relies on no token because of that.
+/// The gateway's series that is 1 while it does not rely on tokens for that reason.
 const AT_LEAST_ONCE: &str =
     "sluice_gateway_delivery_guarantee{guarantee=\"at_least_once\",reason=\"time_zone\"}";
 
-/// The first and the last zone of a day: it is never the same day in both.
+/// The first and the last zone of a day: both never have the same day.
 const EAST: &str = "Pacific/Kiritimati";
 const WEST: &str = "Etc/GMT+12";
 
@@ -57,12 +57,12 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { doubled, recovery_s: Some(recovery), ..Expected::default() })
 }
 
-/// Other rounds have the server in this machine's zone. No INSERT is stored without an answer when the server dies: its rows would be doubled
-/// in the former zone, too.
+/// Other rounds run the server in this machine's zone. No INSERT may be stored without an answer when the server is killed: its rows would
+/// also be doubled in the former zone.
 async fn return_to_the_former_zone(scene: &Scene<'_>) -> Result<()> {
     let servers = &scene.stage.servers;
     let unsent = servers.sink.gate().trap("insert", |passage: &Passage| passage.leg == Leg::Head);
-    // There is one INSERT at a time. If none comes, the scenario has failed already, and the server is all that is left to return.
+    // There is one INSERT at a time. If none comes, the scenario has failed already, and only the server must be restored.
     let unsent = unsent.caught(PATIENCE).await;
     servers.kill_clickhouse().await?;
     servers.start_clickhouse().await?;
@@ -70,8 +70,8 @@ async fn return_to_the_former_zone(scene: &Scene<'_>) -> Result<()> {
     unsent.map(drop)
 }
 
-/// The block itself must be sent again before the server returns to its former zone, which still knows its token. Rows that count as possibly
-/// doubled do not show that: another block that was sent to the dead server counts too.
+/// The block must be sent again before the server returns to its former zone, which still knows its token. The count of possibly doubled
+/// rows does not show that, because another block that was sent to the dead server counts too.
 async fn recover(
     scene: &mut Scene<'_>,
     since: Instant,
@@ -82,7 +82,7 @@ async fn recover(
     let recovery = scene.recovered(since).await?;
     scene.wait_metric(0, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
     scene.wait_acked(SPANS_AFTER).await?;
-    // Its own rows. Those of another block that was sent to the dead server may count as well.
+    // At least its own rows: those of another block that was sent to the dead server may count too.
     #[expect(clippy::cast_precision_loss, reason = "some thousands of rows")]
     scene.wait_metric(0, MAY_BE_DOUBLED, |told| told > doubled as f64 - 0.5).await?;
     Ok(recovery)
@@ -104,7 +104,7 @@ async fn divide_by_the_servers_days(scene: &Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A zone in which the rows of now are of another day than in the server's.
+/// A zone in which the current rows belong to another day than in the server's zone.
 async fn zone_of_another_day(scene: &Scene<'_>) -> Result<&'static str> {
     let table = format!("`{}`.`{TABLE}`", scene.database.name());
     let question = format!("SELECT toDate(max(Timestamp), '{EAST}') != toDate(max(Timestamp)) FROM {table}");

@@ -1,7 +1,7 @@
-//! Scenarios that are named one by one: their faults have no list of their own.
+//! Scenarios that are listed one by one: their faults have no list of their own.
 //!
-//! Job: names, rounds and words of faults of processes, protocols, brokers, servers and inputs. Place in the flow: [`super::all`] puts them among
-//! the others.
+//! Job: names, rounds and descriptions for faults of processes, protocols, brokers, servers and inputs. Place in the flow: [`super::all`]
+//! adds them to the others.
 
 use super::{FEW, Fault, MANY, ONE, Scenario, scenario};
 use crate::course::{

@@ -1,4 +1,4 @@
-//! What gateways say of their rows: whether all are accounted for, and what is in doubt.
+//! The gateways' accounts of their rows: whether each row has a place, and which ranges are in doubt.
 //!
 //! Owner: the round. Limits: [`REST_PATIENCE`] for each metric at the end of a round, [`PATIENCE`] while a fault lasts.
 
@@ -10,27 +10,27 @@ use super::{PATIENCE, Scene};
 use crate::course::volume::{DRAIN_PATIENCE, SPOOL_BLOCKS};
 use e2e_fixtures::cluster::Seen;
 
-/// What was walked and is neither in, nor a letter, nor on its way.
+/// Rows that were read and are neither inserted, nor a letter, nor on their way.
 pub const IMBALANCE: &str = "sluice_gateway_ledger_imbalance_rows";
 
-/// Ranges of which the gateway does not know whether they are stored.
+/// Ranges that may or may not be stored: the gateway does not know.
 const IN_DOUBT: &str = "sluice_gateway_in_doubt_ranges";
 
 /// Seconds since the first of them was sent.
 const OLDEST_IN_DOUBT: &str = "sluice_gateway_oldest_in_doubt_seconds";
 
-/// How long a gateway may take to say that nothing is in doubt, once everything is in: it tells that every five seconds.
+/// How long a gateway may take to report that nothing is in doubt, once everything is inserted: it reports every five seconds.
 const REST_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Scene<'_> {
-    /// Waits until a gateway says that ranges are in doubt and how old the oldest is, or that there are none.
+    /// Waits until a gateway reports ranges in doubt and the age of the oldest, or none.
     ///
     /// # Errors
     /// When it does not within [`PATIENCE`].
     pub async fn wait_doubt(&mut self, number: usize, wanted: bool) -> Result<()> {
         let what = if wanted { "ranges in doubt" } else { "no range in doubt" };
         self.wait(what, PATIENCE, async |scene| {
-            // Of one answer: between two of them a range may have left.
+            // Both values come from one answer: between two answers, a range may have left.
             let said = scene.members[number].gateway.metrics([IN_DOUBT, OLDEST_IN_DOUBT]).await;
             Ok(match said {
                 Some([ranges, seconds]) if (ranges > 0.0, seconds > 0.0) == (wanted, wanted) => {
@@ -42,8 +42,8 @@ impl Scene<'_> {
         .await
     }
 
-    /// Waits until no gateway has a block on its volume: with `commit: AfterEnqueue` what is committed may be there alone. One without a volume
-    /// has none, and one that is retired has been looked after. With `source.otlp`, gateways are drained.
+    /// Waits until no gateway has a block on its volume: with `commit: AfterEnqueue`, only the volume may have committed rows. A gateway
+    /// without a volume has none, and the course has already checked a retired one. With `source.otlp`, gateways are drained.
     ///
     /// # Errors
     /// The first gateway that has some after [`DRAIN_PATIENCE`].
@@ -66,18 +66,18 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Drains a gateway with `source.otlp`, and waits until it says that everything on its volume is inserted.
+    /// Drains a gateway with `source.otlp`, and waits until it reports that everything on its volume is inserted.
     async fn drain_logs(&mut self, number: usize) -> Result<()> {
         let what = format!("nothing in the logs of gateway {number}");
         self.wait(&what, PATIENCE, async |scene| {
-            // Asked each time: one that was started again knows nothing of it.
+            // Sends the request each time, because a restarted gateway does not know of it.
             let left = scene.gateway(number).admin().drain().await?;
             Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
         })
         .await
     }
 
-    /// Waits until every gateway says that no row is missing and none is in doubt. One that is retired has ended, and says nothing.
+    /// Waits until every gateway reports that no row is missing and none is in doubt. A retired gateway has ended and reports nothing.
     ///
     /// # Errors
     /// The first gateway and metric that is not 0 within [`REST_PATIENCE`], and its value.

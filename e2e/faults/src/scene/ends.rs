@@ -1,7 +1,8 @@
-//! Gateways that end: started again, as Kubernetes does, and never without a word.
+//! Gateways that exit: restarted, as Kubernetes does, and always checked.
 //!
-//! Owner: the round. A gateway that ends by itself does so with a code that its course expects, or the round fails; one that aborts, or that
-//! somebody else kills, fails it at once ([`Gateway::ended`](crate::gateway::Gateway::ended)); so does a panic that its log tells of.
+//! Owner: the round. A gateway that exits without being told to must do so with a code that its course expects, or the round fails. If a
+//! gateway aborts or another program kills it, the round fails at once ([`Gateway::ended`](crate::gateway::Gateway::ended)). The same holds
+//! for a panic in its log.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::{Member, START_AGAIN, Scene};
 
-/// What the standard library writes of a panic.
+/// What the standard library logs for a panic.
 const PANICKED: &str = "panicked at";
 
 impl Scene<'_> {
@@ -28,13 +29,13 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Where gateways of the round have written.
+    /// The log files of the round's gateways.
     pub(super) fn logs(&self) -> Vec<PathBuf> {
         self.members.iter().map(|member| member.gateway.log().to_owned()).collect()
     }
 }
 
-/// Fails when one of these logs tells of a panic.
+/// Fails if one of these logs has a panic.
 pub(super) fn panics(logs: &[PathBuf]) -> Result<()> {
     for log in logs {
         let text = std::fs::read_to_string(log).with_context(|| format!("read {}", log.display()))?;

@@ -1,6 +1,6 @@
-//! What a round produces, and what Kafka has taken of it, or gateways with `source.otlp`.
+//! The load of a round, and how much of it Kafka, or gateways with `source.otlp`, have taken.
 //!
-//! Owner: the round. Numbers go on where the last ones ended, so that all spans of a round are counted as one run.
+//! Owner: the round. Numbers continue after the last ones, so that all spans of a round are counted as one run.
 
 use anyhow::{Context as _, Result, bail};
 
@@ -9,7 +9,7 @@ use crate::otlp_clients::Clients;
 use e2e_fixtures::produce::{Compression, Feed, Load, Producer, Sent};
 use e2e_fixtures::spans::{Encoding, Shape};
 
-/// Load, spans a second: six messages a second and partition, so that blocks close both by rows and by time, and little of two cores.
+/// Load, spans a second: six messages a second and partition. Blocks close both by rows and by time, and the load uses little of two cores.
 const SPANS_PER_SECOND: u64 = 5_000;
 
 /// Spans on their way to gateways.
@@ -38,12 +38,12 @@ impl Feeding {
 }
 
 impl Scene<'_> {
-    /// Begins or continues the load on all current partitions of the topic, or that of clients if gateways have `source.otlp`.
+    /// Begins or continues the load: on all current partitions of the topic or, with `source.otlp`, from clients.
     pub fn start_load(&mut self) {
         self.start_load_of(SPANS_PER_SECOND);
     }
 
-    /// The same at another rate.
+    /// As [`Self::start_load`], at another rate.
     pub fn start_load_of(&mut self, spans_per_second: u64) {
         let first = self.next_number();
         self.load = Some(if let Some(port) = &self.otlp {
@@ -73,7 +73,7 @@ impl Scene<'_> {
         Ok(self.otlp.as_ref().context("gateways have no source.otlp")?.address())
     }
 
-    /// All partitions at the usual rate.
+    /// A feed of all partitions at the usual rate.
     pub fn feed(&self, encoding: Encoding) -> Feed {
         Feed {
             topic: self.topic.name().to_owned(),
@@ -84,7 +84,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Produces so many spans at once and waits until all are acknowledged.
+    /// Produces this many spans at once and waits until all are acknowledged.
     ///
     /// # Errors
     /// When the broker does not take them.
@@ -93,7 +93,7 @@ impl Scene<'_> {
         self.produce_as(&feed, spans).await
     }
 
-    /// The same from this feed.
+    /// As [`Self::produce`], from this feed.
     ///
     /// # Errors
     /// When the broker does not take them.
@@ -104,7 +104,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Another producer of the same run: an old one remembers the topic's partitions as they were.
+    /// Makes a new producer of the same run: the old one has the topic's former partitions in memory.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -123,7 +123,7 @@ impl Scene<'_> {
         let ends =
             |numbers: &e2e_fixtures::spans::Numbers| numbers.ranges().last().map_or(0, |last| last.end);
         let end = ends(&self.sent.acked).max(ends(&self.sent.doubtful));
-        // Begun at a whole message, whose partition follows from its number.
+        // Starts at a whole message, because its number decides its partition.
         end.next_multiple_of(Shape::Numbered.message_spans())
     }
 

@@ -1,6 +1,6 @@
 //! A second shard, for rounds that have one.
 //!
-//! Owner: the round. The rows of both are counted from when it is there.
+//! Owner: the round. The rows of both are counted as soon as it exists.
 
 use anyhow::{Context as _, Result};
 use serde_json::json;

@@ -1,6 +1,6 @@
-//! Waiting for what is observed of a round: of gateways, of the table, of the group.
+//! Waits for an observed state of a round: of gateways, of the table, of the group.
 //!
-//! Owner: the round. Limits: [`PATIENCE`], or the one that is given; what was seen last is named when it passes.
+//! Owner: the round. Limits: [`PATIENCE`], or the given one; the error of a missed deadline has the last state.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use e2e_fixtures::cluster::{Seen, until};
 use e2e_stack::process::interrupt;
 use tokio::sync::watch;
 
-/// How long a partition that stands may take to be called stuck, or not any more: twice the gateway's two minutes.
+/// How long it may take until a stopped partition is reported as stuck, or no longer so: twice the gateway's two minutes.
 const WATCHDOG_PATIENCE: Duration = Duration::from_mins(4);
 
 impl<'a> Scene<'a> {
@@ -39,7 +39,7 @@ impl<'a> Scene<'a> {
         Ok(log.lines().filter(|line| line.contains(text)).count())
     }
 
-    /// Waits until gateway 0 says that it is ready, or is not; gives why not.
+    /// Waits until gateway 0 reports that it is ready, or is not; returns why not.
     ///
     /// # Errors
     /// When it does not within [`WATCHDOG_PATIENCE`].
@@ -62,7 +62,7 @@ impl<'a> Scene<'a> {
         self.wait_inserts_at(&stage.servers.sink, more).await
     }
 
-    /// The same of inserts by one front.
+    /// As [`Self::wait_inserts`], for inserts through one front.
     ///
     /// # Errors
     /// When they were not within [`PATIENCE`].
@@ -114,7 +114,7 @@ impl<'a> Scene<'a> {
         self.wait_metric_within(number, name, PATIENCE, wanted).await
     }
 
-    /// The same with another patience.
+    /// As [`Self::wait_metric`], with another deadline.
     ///
     /// # Errors
     /// When it is not within that.
@@ -161,7 +161,7 @@ impl<'a> Scene<'a> {
         self.recovered_at(self.stage.servers.sink.stored(), since).await
     }
 
-    /// The same for the server that has stored these INSERTs.
+    /// As [`Self::recovered`], for one server, whose stored INSERTs are in `stored`.
     ///
     /// # Errors
     /// When none was within [`PATIENCE`].
@@ -184,7 +184,7 @@ impl<'a> Scene<'a> {
         self.wait_committed_within(messages_left, PATIENCE).await
     }
 
-    /// The same with another patience.
+    /// As [`Self::wait_committed`], with another deadline.
     ///
     /// # Errors
     /// When it has not within that.
@@ -201,7 +201,7 @@ impl<'a> Scene<'a> {
         .await
     }
 
-    /// Waits until the group has committed everything but messages of this partition; gives how many those are.
+    /// Waits until the group has committed everything except messages of this partition; returns how many those are.
     ///
     /// # Errors
     /// When it has not within [`PATIENCE`], or has committed that partition, too.
@@ -235,7 +235,7 @@ impl<'a> Scene<'a> {
         .await
     }
 
-    /// Ends the load, and fails unless the rows that the table has more than once are as many as gateway `number` says in this metric.
+    /// Ends the load, and fails unless the table has as many doubled rows as this metric of gateway `number` reports.
     ///
     /// # Errors
     /// When they are not, or not everything is committed within [`PATIENCE`].
@@ -251,7 +251,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Looks until it sees what is waited for, and starts gateways again that have ended meanwhile.
+    /// Checks until it sees the expected state, and meanwhile restarts gateways that have ended.
     ///
     /// # Errors
     /// If it does not see it within `patience`, or after Ctrl-C.
@@ -265,7 +265,7 @@ impl<'a> Scene<'a> {
             if interrupt::requested() {
                 return Ok(Seen::Failed(anyhow::anyhow!("interrupted")));
             }
-            // An error of a look is waited through; this one stays.
+            // An error of a check does not end the wait; this one does.
             if let Err(failure) = self.tend() {
                 return Ok(Seen::Failed(failure));
             }

@@ -1,6 +1,6 @@
 //! A body on its way to the server, which a scenario can stop in the middle.
 //!
-//! Owner: the request that it is of.
+//! Owner: the request of the body.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! One gateway of the plant: what it reads, holds and inserts in a turn, and what it says of itself.
+//! One gateway of the plant: what it reads, holds and inserts in a turn, and the metrics that it exports.
 //!
-//! It accounts for itself as the real one does. Blocks that fill are held for their age, and nobody waits for them. Blocks that are
-//! sealed and not taken wait in memory, and with a queue volume there: it reads on then as long as that has room. While blocks wait, a
-//! worker without work is not one that waits for messages (`gateway/src/reading/worker/wait.rs`).
+//! Its metrics count as those of the real gateway. Open blocks are held until their age is reached, and no worker waits for them. Sealed
+//! blocks that are not inserted yet wait in memory, and then on the queue volume if there is one; the gateway reads on while there is room.
+//! While blocks wait, a worker without work does not count as waiting for messages (`gateway/src/reading/worker/wait.rs`).
 
 use clap::ValueEnum;
 use sluice_plan::{Moment, scale::PodSample};
@@ -17,32 +17,32 @@ use super::{
 
 /// Messages a second that one gateway can read.
 pub const CAPACITY: f64 = 10_000.0;
-/// Messages a second of sealed blocks that one gateway can insert. Nothing is decoded again: measured, 6.8 times as many as it can read
+/// Messages a second of sealed blocks that one gateway can insert. They are not decoded again. Measured: 6.8 times as many as it can read
 /// (`gateway/DELIVERY.md`).
 const INSERTS: f64 = 68_000.0;
-/// A block fills for so long.
+/// Seconds until an open block is sealed.
 const AGE_SECONDS: f64 = 1.0;
-/// Messages in blocks that a gateway has memory for: five seconds of work.
+/// Messages in blocks for which a gateway has memory: five seconds of work.
 const MEMORY_MESSAGES: f64 = 50_000.0;
-/// Messages in blocks that a volume has room for: 10 GiB at 200 compressed bytes each.
+/// Messages in blocks for which a volume has room: 10 GiB at 200 compressed bytes each.
 const VOLUME_MESSAGES: f64 = 53_687_091.0;
 const BLOCK_MESSAGES: f64 = 5_000.0;
-/// Once blocks have waited so long, a gateway says so.
+/// Seconds that blocks wait before a gateway reports it.
 const BEHIND_SECONDS: f64 = 2.0;
-/// Blocks that wait for less than a message's worth are none: what is left of dividing.
+/// Fewer waiting messages than this count as none: a remainder of divisions.
 const NOTHING: f64 = 1.0;
-/// In so many of all turns an insert fails while `ClickHouse` is slow, as it takes too long.
+/// Share of turns in which an insert times out while `ClickHouse` is slow.
 const FAILS_SLOW: f64 = 0.1;
-/// And in so many at any other time: every hour and a half.
+/// Share of turns in which an insert fails at any other time: one every hour and a half.
 const FAILS: f64 = 0.001;
-/// An idle gateway takes so much longer for a message, as its blocks are small.
+/// Extra time per message of an idle gateway, because its blocks are small.
 const IDLE_COST: f64 = 0.08;
 const MESSAGE_BYTES: f64 = 900.0;
-/// A gateway's memory without partitions: 100 MiB.
+/// Memory of a gateway without partitions: 100 MiB.
 const BASE_BYTES: f64 = 104_857_600.0;
-/// For each partition it reads: 512 KiB.
+/// Memory for each partition that it reads: 512 KiB.
 const PARTITION_BYTES: f64 = 524_288.0;
-/// Its limit: 512 MiB.
+/// Memory limit of a gateway: 512 MiB.
 pub const LIMIT_BYTES: f64 = 536_870_912.0;
 /// Partitions that it reads at the same time.
 const PARTITIONS_ACTIVE: u32 = 8;
@@ -53,7 +53,7 @@ pub enum Queue {
     /// Blocks that cannot be inserted yet go to a volume.
     #[default]
     Spill,
-    /// They wait in memory, and nothing is read once that is full.
+    /// Blocks wait in memory; once memory is full, the gateway stops reading.
     Disabled,
 }
 
@@ -72,9 +72,9 @@ pub struct Gateway {
     busy: f64,
     source: f64,
     messages: f64,
-    /// Messages in blocks that fill.
+    /// Messages in open blocks.
     filling: f64,
-    /// Messages in sealed blocks that `ClickHouse` has not taken.
+    /// Messages in sealed blocks that are not inserted yet.
     pub waiting: f64,
     behind_seconds: f64,
     failures: u64,
@@ -84,13 +84,13 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Messages that it could insert in a turn, were it to read so many.
+    /// Messages that it could insert in a turn, if it read `possible` messages.
     pub fn offers(&self, possible: f64) -> f64 {
         (self.filling + self.waiting + possible).min(INSERTS * TURN_SECONDS)
     }
 
-    /// Reads what is possible and there is room for, and inserts its share of what it offers; gives the messages read, and the share of all
-    /// that it held that is inserted.
+    /// Reads as many messages as possible and as there is room for, and inserts its share of what it offers. Returns the messages read, and
+    /// the inserted share of all messages that it held.
     pub fn work(
         &mut self,
         possible: f64,
@@ -126,12 +126,12 @@ impl Gateway {
         (read, inserted / all.max(1e-9))
     }
 
-    /// Does nothing for a turn, as the group gives out its partitions.
+    /// Does nothing for a turn, while the group assigns its partitions.
     pub fn pause(&mut self) {
         self.source += TURN_SECONDS;
     }
 
-    /// Its blocks are another one's to read again.
+    /// Drops its blocks; other gateways read their messages again.
     pub fn give_up(&mut self) {
         (self.filling, self.waiting, self.behind_seconds) = (0.0, 0.0, 0.0);
     }
@@ -140,7 +140,7 @@ impl Gateway {
         self.behind_seconds >= BEHIND_SECONDS
     }
 
-    /// Its metrics now. Waiting for `ClickHouse` is in none of the counters that are read: it is the rest.
+    /// Its metrics now. No counter has the time of waiting for `ClickHouse`: it is the rest of the time.
     pub fn answer(&self, ordinal: usize, at: Moment, partitions: Vec<u32>, queue: Queue) -> PodSample {
         let each = count(partitions.len() as u64);
         let on_volume = if queue == Queue::Spill { self.waiting } else { 0.0 };
@@ -156,7 +156,7 @@ impl Gateway {
             requests_refused: 0,
             memory_bytes: whole(memory(self.leaked, each)),
             memory_limit_bytes: whole(LIMIT_BYTES),
-            // A message is one row here: nothing that is decided depends on how many there are.
+            // One row per message: the number of rows affects no decision.
             rows_in_flight: whole(self.filling + self.waiting),
             spool_blocks: whole((on_volume / BLOCK_MESSAGES).ceil()),
             sink_behind: self.is_behind(),
@@ -168,7 +168,7 @@ impl Gateway {
     }
 }
 
-/// Bytes that a gateway with so many partitions takes.
+/// Memory of a gateway with so many partitions, bytes.
 pub fn memory(leaked: f64, partitions: f64) -> f64 {
     BASE_BYTES + PARTITION_BYTES * partitions + leaked
 }
@@ -202,7 +202,7 @@ mod tests {
         assert!(spills.spool_blocks > 20 && stops.spool_blocks == 0, "{spills:?}");
         for answer in [spills, stops] {
             assert!(answer.sink_behind && answer.insert_failures > 0, "{answer:?}");
-            assert!(answer.source_seconds < 1e-9, "nobody waits for messages while blocks wait");
+            assert!(answer.source_seconds < 1e-9, "no worker waits for messages while blocks wait");
         }
     }
 }

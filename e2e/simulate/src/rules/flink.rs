@@ -1,8 +1,8 @@
 //! Flink's autoscaler: arrivals and backlog against the true rate of a task, by its busy share.
 //!
-//! Source: `JobVertexScaler.java`, `AutoScalerUtils.java`, `AutoScalerOptions.java` of apache/flink-kubernetes-operator. The
-//! formula is theirs; windows are as short as ours, which serves it better here than its defaults of 15 minutes. Waiting
-//! for the sink counts as busy, as it does there.
+//! Source: `JobVertexScaler.java`, `AutoScalerUtils.java`, `AutoScalerOptions.java` of apache/flink-kubernetes-operator. The formula is
+//! Flink's. Its windows are as short as ours: with its defaults of 15 minutes, it does worse here. Waiting for the sink counts as busy, as
+//! in Flink.
 
 use super::super::numbers::gateways;
 use super::{Plant, Rule, Turn, Window, is_due};
@@ -11,19 +11,19 @@ use super::{Plant, Rule, Turn, Window, is_due};
 const WINDOW_TURNS: usize = 36;
 /// Seconds without metrics after a change.
 const STABILIZATION_SECONDS: f64 = 60.0;
-/// Seconds in which a backlog is to be worked off.
+/// Target time to work off a backlog, in seconds.
 const CATCH_UP_SECONDS: f64 = 600.0;
-/// Seconds that a change costs.
+/// Duration of a rescale, in seconds.
 const RESTART_SECONDS: f64 = 60.0;
-/// Seconds that a smaller number is asked for before it is taken.
+/// Seconds for which a smaller number must be wanted before it is used.
 const DOWN_SECONDS: f64 = 600.0;
-/// The utilization that is aimed at.
+/// The target utilization.
 const TARGET: f64 = 0.7;
-/// How far from it nothing is done.
+/// Deviation from the target without a rescale.
 const BOUNDARY: f64 = 0.15;
 /// Seconds of backlog above which the boundaries are wide.
 const BACKLOG_SECONDS: f64 = 300.0;
-/// One change goes down to this share at most.
+/// Smallest share of the current number in one scale-in.
 const SHARE_MIN: f64 = 0.4;
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Flink {
         self.busy.clear();
     }
 
-    /// The number whose tasks have fewer partitions each, from the one that is asked for.
+    /// The first number, from `asked` on, that divides the partitions evenly or gives each task fewer of them.
     fn aligned(&self, asked: u32, current: u32) -> u32 {
         let n = self.partitions;
         let end = if asked > current { n } else { current };
@@ -71,7 +71,7 @@ impl Flink {
         (asked..=end).find(fits).unwrap_or(asked)
     }
 
-    /// Smaller numbers wait, and the largest of them is taken.
+    /// Delays a scale-in; the largest number wanted meanwhile is used.
     fn delayed(&mut self, now: f64, asked: u32, current: u32) -> u32 {
         if asked > current {
             self.falling_since = None;

@@ -1,12 +1,12 @@
 //! A `HorizontalPodAutoscaler` on the CPU: replicas times busy share, divided by the target.
 //!
-//! Source: Kubernetes' documentation of the algorithm. It sees no lag at all.
+//! Source: Kubernetes' documentation of the algorithm. It does not see the lag.
 
 use super::super::numbers::gateways;
 use super::keda::Horizontal;
 use super::{Plant, Rule, Turn, Window, is_due};
 
-/// The share of the CPU that is aimed at.
+/// The target CPU utilization.
 const TARGET: f64 = 0.7;
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Hpa {
 }
 
 impl Hpa {
-    /// The metrics server's average is of about a minute.
+    /// The metrics server averages over about a minute.
     pub fn new() -> Self {
         Self { busy: Window::of(12), horizontal: Horizontal::default() }
     }

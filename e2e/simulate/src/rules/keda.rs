@@ -1,13 +1,12 @@
 //! KEDA's Kafka scaler: the lag divided by a threshold, handed to an HPA.
 //!
-//! Source: `pkg/scalers/kafka_scaler.go` of kedacore/keda, and the HPA's defaults: every 15 s, a tolerance of 10 %, up by the
-//! double or by 4, down to the most of the last five minutes.
+//! Source: `pkg/scalers/kafka_scaler.go` of kedacore/keda, and the HPA's defaults: every 15 s, a tolerance of 10 %. Up: to the double or
+//! by four. Down: to the largest number wanted in the last five minutes.
 
 use super::super::numbers::gateways;
 use super::{Plant, Rule, Turn, is_due};
 
-/// Messages of lag for each replica: of the thresholds that were tried, the one with the fewest replica-hours at a
-/// lag of minutes.
+/// Messages of lag for each replica. Of the tried thresholds, this one has the fewest replica-hours at a lag of minutes.
 const THRESHOLD: f64 = 300_000.0;
 
 #[derive(Debug)]
@@ -17,7 +16,7 @@ pub struct Keda {
 }
 
 impl Keda {
-    /// For so many partitions: KEDA asks for no more.
+    /// KEDA wants at most one replica per partition.
     pub fn new(partitions: u32) -> Self {
         Self { partitions: f64::from(partitions), horizontal: Horizontal::default() }
     }
@@ -35,7 +34,7 @@ impl Rule for Keda {
     }
 }
 
-/// What a `HorizontalPodAutoscaler` makes of what its metric asks for.
+/// How a `HorizontalPodAutoscaler` follows the replicas that its metric wants.
 #[derive(Debug)]
 pub struct Horizontal {
     asked: super::Window,
@@ -43,16 +42,16 @@ pub struct Horizontal {
 
 impl Default for Horizontal {
     fn default() -> Self {
-        // Five minutes of one every 15 s.
+        // Five minutes of polls, one every 15 s.
         Self { asked: super::Window::of(20) }
     }
 }
 
 impl Horizontal {
-    /// How often it looks.
+    /// Seconds between two polls.
     pub const PERIOD_SECONDS: f64 = 15.0;
 
-    /// Replicas, given how far the metric is from its target and what it asks for.
+    /// The new number of replicas. `ratio` is the metric divided by its target; `asked` is the number that the metric wants.
     pub fn follow(&mut self, current: u32, ratio: f64, asked: u32) -> u32 {
         let mut wanted = if (1.0 - ratio).abs() <= 0.1 { current } else { asked };
         if wanted > current {

@@ -6,11 +6,11 @@
 use super::super::numbers::whole;
 use super::{Plant, Rule, Turn, Window, is_due};
 
-/// Seconds in which what is pending is to be processed.
+/// Target time to process the pending messages, in seconds.
 const TARGET_SECONDS: f64 = 20.0;
 /// Seconds between two changes.
 const COOLDOWN_SECONDS: f64 = 90.0;
-/// Replicas at a time.
+/// Replicas that one change adds or removes.
 const STEP: u32 = 2;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Ours: the operator's own `decide`, every 15 s, shown what a gateway exports and nothing else.
+//! Our rule: the operator's own `decide`, every 15 s. It sees only what a gateway exports.
 
 use sluice_plan::scale::{Cause, Mode, Policy, Rests, Samples, State, decide};
 
@@ -7,10 +7,10 @@ use super::{Plant, Rule, Turn, is_due};
 /// Seconds between two polls.
 const POLL_SECONDS: f64 = 15.0;
 
-/// A gateway is there again after so many seconds: the default of `scaling.idle.refreshEvery`.
+/// Seconds after which an idle pipeline starts a gateway again: the default of `scaling.idle.refreshEvery`.
 const REFRESH_SECONDS: u32 = 86_400;
 
-/// Values of the policy to try; none of them leaves the policy as it is.
+/// Values to try for the policy. A value that is not given keeps the policy's default.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Tuning {
     /// Share of a gateway's capacity that arrivals may take
@@ -68,7 +68,7 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// With the default policy, but for what is tried.
+    /// The default policy, with the given values to try.
     pub fn new(tuning: &Tuning) -> Self {
         Self {
             policy: tuning.policy(),

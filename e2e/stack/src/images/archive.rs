@@ -23,7 +23,7 @@ use crate::paths::{HASH_DIGITS, hexadecimal};
 /// The default CA certificates of programs.
 pub const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Names of the user and group, for programs that ask; without `nsswitch.conf` glibc asks DNS before `/etc/hosts`.
+/// Names of the user and group, for programs that look them up. Without `nsswitch.conf`, glibc asks DNS before `/etc/hosts`.
 const FILES: [(&str, &str); 3] = [
     ("/etc/passwd", "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"),
     ("/etc/group", "root:x:0:\nnonroot:x:65532:\n"),
@@ -37,13 +37,13 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// An executable file with the contents of one of this machine's (links are followed).
+    /// An executable file with the contents of a file of this machine (links are followed).
     pub fn program(source: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(source).with_context(|| format!("read {}", source.display()))?;
         Ok(Self { mode: 0o755, bytes })
     }
 
-    /// A file to read with the contents of one of this machine's.
+    /// A data file with the contents of a file of this machine.
     pub fn plain(source: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(source).with_context(|| format!("read {}", source.display()))?;
         Ok(Self { mode: 0o644, bytes })
@@ -71,8 +71,7 @@ pub struct Built {
 }
 
 impl Archive {
-    /// An image that runs `entrypoint` as `user` in the group of the same number. It holds `/tmp`, a user table and nothing
-    /// else.
+    /// An image that runs `entrypoint` as `user` in the group of the same number. It has only `/tmp` and a user table.
     pub fn new(entrypoint: &[&str], user: u32) -> Self {
         let files = FILES.iter().map(|(path, text)| (inside(path), Entry::text(text))).collect();
         Self { entrypoint: entrypoint.iter().map(|&text| text.to_owned()).collect(), user, files }

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 
 use crate::process::{command, output};
 
-/// The libraries and the loader that a program needs, by the paths under which it looks for them; none for a static one.
+/// The libraries and the loader that a program needs, by the paths under which it looks for them; none for a static program.
 pub fn of(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if is_static(program)? {
         return Ok(Vec::new());
@@ -15,7 +15,7 @@ pub fn of(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
     parse(&said).with_context(|| format!("libraries of {}", program.display()))
 }
 
-/// A dynamic program names its loader; one that holds no such name needs none.
+/// A dynamic program contains the name of its loader; a static one does not.
 fn is_static(program: &Path) -> anyhow::Result<bool> {
     let said = command("ldd").arg(program).env("LC_ALL", "C").output().context("start ldd")?;
     let text = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));

@@ -21,7 +21,7 @@ pub fn is_built(paths: &Paths) -> bool {
     folder(paths).is_dir()
 }
 
-/// Makes the image, unless the cache has it.
+/// Makes the image; compiles its program unless it is in the cache.
 pub fn build(paths: &Paths) -> anyhow::Result<Image> {
     let folder = folder(paths);
     fill_once(&folder, |partial| {

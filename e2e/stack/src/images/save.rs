@@ -13,7 +13,6 @@ use crate::process::interrupt;
 use crate::programs::Form;
 use crate::say;
 
-/// Where they go, and what is in them.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct ImagesArgs {
@@ -26,7 +25,7 @@ pub struct ImagesArgs {
     programs: ProgramArgs,
 }
 
-/// The programs that images are made of, where they are not compiled.
+/// The programs for the images, if they are not compiled here.
 #[derive(Args, Clone, Debug)]
 pub struct ProgramArgs {
     /// Operator program; default: compiled from this checkout

@@ -1,5 +1,5 @@
-//! The cluster's certificates and kubeconfigs, made once per state folder with openssl: one authority for everybody, one for the
-//! API server as a front proxy, a key pair for service-account tokens.
+//! The cluster's certificates and kubeconfigs, made once per state folder with openssl: one authority for all, one for the API server as a
+//! front proxy, a key pair for service-account tokens.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ const SERVICE_API_ADDRESS: &str = "10.96.0.1";
 /// Name of cluster and context in every kubeconfig; the Corefile refers to it.
 const CLUSTER: &str = "sluice";
 
-/// Makes what is missing.
+/// Makes the files that are missing.
 pub fn ensure(kubernetes: &Kubernetes) -> anyhow::Result<()> {
     let folder = folder(&kubernetes.state);
     fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -44,7 +44,7 @@ pub fn ensure(kubernetes: &Kubernetes) -> anyhow::Result<()> {
     keys.kubeconfig(&kubernetes.kubeconfig(), "admin")
 }
 
-/// Where they are.
+/// The folder of the files.
 pub fn folder(state: &Path) -> PathBuf {
     state.join("pki")
 }

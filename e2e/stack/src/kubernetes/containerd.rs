@@ -40,7 +40,7 @@ pub fn part(state: &Path) -> Part {
     Part { daemon: Daemon::new(state, "containerd"), address, probe }
 }
 
-/// Brings it up and gives it the image of the pod sandbox.
+/// Starts it and loads the image of the pod sandbox.
 pub fn start(state: &Path, pause: &Image) -> anyhow::Result<()> {
     let plugins = cni_programs().context("the CNI plugins are gone")?;
     let configuration = rendered(CONFIGURATION, state)
@@ -59,8 +59,8 @@ pub fn program(state: &Path) -> Command {
     containerd
 }
 
-/// Gives it an image, unless it has it: in the words in which `kind load image-archive` does it on a node of its own, so that what this
-/// node takes, such a node takes.
+/// Loads an image unless it is already there. It uses the same command as `kind load image-archive`, so an image that works here also works
+/// in kind.
 pub fn import(socket: &Path, image: &Image) -> anyhow::Result<()> {
     let known =
         output(ctr(socket).args(["images", "list", "--quiet"]).arg(format!("name=={}", image.reference)));

@@ -7,20 +7,20 @@ use super::{API_PORT, DNS_DOMAIN, ETCD_PORT, Kubernetes, NODE_ADDRESS, SERVICE_C
 use crate::part::{Part, answers_http};
 use crate::process::{command, output};
 
-/// etcd answers within a second; with a large history it reads for a few.
+/// etcd answers within a second; with a long history it first reads for a few seconds.
 const ETCD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The API server is ready 3 s after its start on an idle machine, 4 s on a busy one.
 const API_PATIENCE: Duration = Duration::from_mins(2);
 
-/// Brings up certificates, etcd and the API server.
+/// Starts etcd and the API server, and makes the certificates before.
 pub fn start(kubernetes: &Kubernetes) -> anyhow::Result<()> {
     certificates::ensure(kubernetes)?;
     etcd_part(kubernetes).ensure(&etcd(kubernetes), ETCD_PATIENCE)?;
     api_part(kubernetes).ensure(&api_server(kubernetes), API_PATIENCE)
 }
 
-/// Starts controllers and scheduler, which need the API server; does not wait for them: later steps depend on their work.
+/// Starts controllers and scheduler, which need the API server. Does not wait for them, because later steps wait for their results.
 pub fn start_controllers(kubernetes: &Kubernetes) -> anyhow::Result<()> {
     kubernetes.daemon("kube-controller-manager").start(&controllers(kubernetes))?;
     kubernetes.daemon("kube-scheduler").start(&scheduler(kubernetes))?;
@@ -53,7 +53,7 @@ fn etcd(kubernetes: &Kubernetes) -> Command {
     let clients = format!("http://127.0.0.1:{ETCD_PORT}");
     let peers = format!("http://127.0.0.1:{}", ETCD_PORT + 1);
     let mut etcd = command(kubernetes.programs.join("etcd"));
-    // Losing the last second of a test cluster at a power cut costs nothing; waiting for the disk on every write does.
+    // A test cluster may lose its last second in a power cut; waiting for the disk on every write would cost more.
     etcd.args(["--name", "sluice", "--unsafe-no-fsync", "--log-level", "warn", "--data-dir"])
         .arg(kubernetes.state.join("etcd"));
     etcd.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
@@ -91,7 +91,7 @@ fn api_server(kubernetes: &Kubernetes) -> Command {
         ("proxy-client-key-file", file("front-proxy.key")),
         ("authorization-mode", "Node,RBAC".into()),
         ("enable-admission-plugins", "NodeRestriction".into()),
-        // A pod gets its node's zone as a label, from which a gateway knows it. On by itself from 1.35 on.
+        // A pod gets its node's zone as a label, and the gateway reads its zone from there. On by default from 1.35 on.
         ("feature-gates", "PodTopologyLabelsAdmission=true".into()),
         ("allow-privileged", "true".into()),
         ("profiling", "false".into()),
@@ -115,7 +115,7 @@ fn controllers(kubernetes: &Kubernetes) -> Command {
         ("root-ca-file", file("ca.crt")),
         ("cluster-signing-cert-file", file("ca.crt")),
         ("cluster-signing-key-file", file("ca.key")),
-        // With the default of 20 every controller's start waits in the client's own throttle: 3 s more to the default account.
+        // With the default of 20, the client throttles the controllers at their start: the default account then comes 3 s later.
         ("kube-api-qps", "200".into()),
         ("kube-api-burst", "400".into()),
         ("horizontal-pod-autoscaler-sync-period", "5s".into()),

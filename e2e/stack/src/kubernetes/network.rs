@@ -1,5 +1,5 @@
-//! The node's network: the pod bridge with the node's address, a route to Services, masquerading, and the kernel settings that we
-//! and the kubelet change. What is changed is written down first, so that [`remove`] can put it back.
+//! The node's network: the pod bridge with the node's address, a route to Services, masquerading, and the kernel settings that this file
+//! and the kubelet change. The old settings are saved first, so that [`remove`] can restore them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,7 @@ const SETTINGS: [&str; 8] = [
     "kernel/keys/root_maxbytes",
 ];
 
-/// Makes packets between pods of one bridge pass the rules, without which the answer of a pod behind a Service is not
-/// translated back.
+/// Packets between pods of one bridge pass the firewall rules. Otherwise the answer of a pod behind a Service is not translated back.
 const BRIDGE_FILTER: &str = "net/bridge/bridge-nf-call-iptables";
 
 pub(super) const MASQUERADE: &str = include_str!("../../kubernetes/masquerade.nft");
@@ -31,10 +30,10 @@ pub(super) const MASQUERADE: &str = include_str!("../../kubernetes/masquerade.nf
 /// nftables tables of kube-proxy and of ours.
 const TABLES: [[&str; 2]; 3] = [["ip", "kube-proxy"], ["ip6", "kube-proxy"], ["ip", BRIDGE]];
 
-/// Makes what is missing.
+/// Makes what is missing of bridge, route, rules and settings.
 pub fn ensure(state: &Path) -> anyhow::Result<()> {
     if !setting(BRIDGE_FILTER).exists() {
-        // Where it is built into the kernel, or absent, there is nothing to load; absence shows below.
+        // If it is built into the kernel or absent, there is nothing to load; the next step fails if it is absent.
         output(command("modprobe").arg("br_netfilter")).ok();
     }
     save_settings(state)?;
@@ -48,7 +47,7 @@ pub fn ensure(state: &Path) -> anyhow::Result<()> {
         let mask = POD_CIDR.split_once('/').map_or("24", |(_, mask)| mask);
         ip(&["address", "add", &format!("{NODE_ADDRESS}/{mask}"), "dev", BRIDGE])?;
     }
-    // Service addresses need some route, or the host's own connections to them fail before kube-proxy's rules see them; a
+    // Service addresses need a route. Without one, the host's own connections to them fail before kube-proxy's rules see them, and a
     // machine may have no default route.
     ip(&["route", "replace", SERVICE_CIDR, "dev", BRIDGE])?;
     write_setting("net/ipv4/ip_forward", "1")?;
@@ -61,7 +60,7 @@ pub fn ensure(state: &Path) -> anyhow::Result<()> {
     output(command("nft").arg("-f").arg(&rules)).map(drop).context("load the masquerade rules")
 }
 
-/// Removes bridge and rules, and puts the kernel settings back. Also after a crash, and more than once.
+/// Removes bridge and rules, and restores the kernel settings. It may run after a crash, and more than once.
 pub fn remove(state: &Path) -> anyhow::Result<()> {
     for table in TABLES {
         delete_table(table);
@@ -81,7 +80,7 @@ fn ip(arguments: &[&str]) -> anyhow::Result<()> {
 }
 
 fn delete_table([family, name]: [&str; 2]) {
-    // An absent table is the usual case, and no nft at all means no table either.
+    // Usually the table is absent; and without nft there is no table.
     output(command("nft").args(["delete", "table", family, name])).ok();
 }
 
@@ -98,7 +97,7 @@ fn saved(state: &Path) -> PathBuf {
 }
 
 fn save_settings(state: &Path) -> anyhow::Result<()> {
-    // Those of an earlier `up` are the machine's own; what holds now may be ours.
+    // An earlier `up` saved the machine's own settings; the current ones may be ours.
     if saved(state).exists() {
         return Ok(());
     }
@@ -112,7 +111,7 @@ fn save_settings(state: &Path) -> anyhow::Result<()> {
 fn restore_settings(state: &Path) -> anyhow::Result<()> {
     let Ok(lines) = fs::read_to_string(saved(state)) else { return Ok(()) };
     for (name, value) in lines.lines().filter_map(|line| line.split_once(' ')) {
-        // Gone with the module it belonged to.
+        // The setting is gone if its module was unloaded.
         if setting(name).exists() {
             write_setting(name, value)?;
         }

@@ -1,4 +1,4 @@
-//! What makes the machine a node: kubelet, kube-proxy, and `CoreDNS`, which runs on the node rather than in a pod.
+//! The processes that make the machine a node: kubelet, kube-proxy, and `CoreDNS`, which runs on the node and not in a pod.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,10 +13,10 @@ pub(super) const KUBELET: &str = include_str!("../../kubernetes/kubelet.yaml");
 pub(super) const KUBE_PROXY: &str = include_str!("../../kubernetes/kube-proxy.yaml");
 pub(super) const COREFILE: &str = include_str!("../../kubernetes/Corefile");
 
-/// Each answers within a few seconds; the kubelet last.
+/// Longest time to the first answer of each: a few seconds; the kubelet takes longest.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Brings them up.
+/// Starts them.
 pub fn start(state: &Path, programs: &Path) -> anyhow::Result<()> {
     put(&state.join("kubelet/resolv.conf"), "")?;
     put(&state.join("kubelet/config.yaml"), &rendered(KUBELET, state))?;

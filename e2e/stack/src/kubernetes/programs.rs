@@ -47,7 +47,7 @@ pub fn folder(paths: &Paths) -> anyhow::Result<PathBuf> {
     module().built(paths)
 }
 
-/// Compiles them, unless the cache has them; gives the folder with the programs.
+/// Compiles them unless they are in the cache; returns the folder with the programs.
 pub fn build(paths: &Paths) -> anyhow::Result<PathBuf> {
     module().build(paths)
 }

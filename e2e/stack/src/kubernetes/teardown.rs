@@ -1,6 +1,6 @@
-//! Ends Kubernetes and takes away what it left in the kernel: only recorded processes, the containers of its own containerd,
-//! mounts below its own folder, pod control groups, its bridge and its nftables tables. May be called in any state, more than
-//! once. Continues when a step fails, and reports all failures at the end.
+//! Ends Kubernetes and removes its remains in the kernel: recorded processes only, the containers of its own containerd, mounts below its
+//! own folder, pod control groups, its bridge and its nftables tables. It may run in any state, more than once. It continues if a step
+//! fails, and reports all failures at the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,20 +20,20 @@ const STOP_PATIENCE: Duration = Duration::from_secs(15);
 /// Time for a container's shim to end after its container was removed.
 const SHIM_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether they have.
+/// Time between two checks whether they have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Those that act on pods or nodes end first, so that nothing starts again what is being removed.
+/// These act on pods or nodes. They end first, so that they do not restart what is being removed.
 const FIRST: [&str; 6] =
     ["volumes", "kubelet", "coredns", "kube-proxy", "kube-scheduler", "kube-controller-manager"];
 
 /// Containerd ends after its containers, and etcd after its only client.
 const LAST: [&str; 3] = ["containerd", "kube-apiserver", "etcd"];
 
-/// Where the CNI library notes what it set up, for every network of the machine; a place of its own cannot be configured.
+/// Here the CNI library records its networks, for the whole machine; the path cannot be configured.
 const CNI_RESULTS: &str = "/var/lib/cni/results";
 
-/// Does all of it.
+/// Runs all steps.
 pub fn run(state: &Path) -> anyhow::Result<()> {
     let mut failures = Vec::new();
     let mut step =
@@ -59,7 +59,7 @@ fn stop(state: &Path, name: &'static str) -> anyhow::Result<()> {
     Daemon::new(state, name).stop(Signal::TERM, STOP_PATIENCE).map(drop)
 }
 
-/// Removes all containers with their processes. Containerd is started for it when it is gone but its containers are not.
+/// Removes all containers with their processes. If containerd has ended before its containers, it is started for this.
 fn end_containers(state: &Path) -> anyhow::Result<()> {
     if containerd::part(state).daemon.process().is_none() {
         if shims(state).is_empty() {
@@ -74,7 +74,7 @@ fn end_containers(state: &Path) -> anyhow::Result<()> {
         Ok(said.lines().map(str::to_owned).collect())
     };
     for task in ids("tasks")? {
-        // `--force` kills it first. One that ended meanwhile is no failure; what is left shows as a shim below.
+        // `--force` kills the task first. A task that has ended meanwhile is no failure; if one stays, its shim is found below.
         output(ctr(&socket).args(["tasks", "delete", "--force", &task])).ok();
     }
     for container in ids("containers")? {
@@ -83,7 +83,7 @@ fn end_containers(state: &Path) -> anyhow::Result<()> {
     end_shims(state)
 }
 
-/// Waits for the shims, which end by themselves, and kills those that do not.
+/// Waits until the shims end, and kills those that do not.
 fn end_shims(state: &Path) -> anyhow::Result<()> {
     let end = Instant::now() + SHIM_PATIENCE;
     while Instant::now() < end && !shims(state).is_empty() {
@@ -95,7 +95,7 @@ fn end_shims(state: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shims of our containerd: their command line names its socket, which lies in our own folder.
+/// Shims of our containerd: their command line has the path of its socket, which is in our own folder.
 fn shims(state: &Path) -> Vec<Process> {
     let socket = socket(state);
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -110,7 +110,7 @@ fn shims(state: &Path) -> Vec<Process> {
     ids.filter(ours).filter_map(Process::of).collect()
 }
 
-/// Unmounts all below the folder, deepest first: volumes, overlays, network namespaces.
+/// Unmounts everything below the folder, deepest first: volumes, overlays, network namespaces.
 fn unmount(state: &Path) -> anyhow::Result<()> {
     let mut mounts = mounts_below(state)?;
     mounts.sort_unstable();
@@ -127,8 +127,7 @@ fn mounts_below(state: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(points.filter(|point| point.starts_with(state) && point != state).collect())
 }
 
-/// Removes the notes about pods that were killed rather than torn down: `sluice-ID-eth0` and `cni-loopback-ID-lo`. Those of other
-/// networks stay.
+/// Removes the CNI library's records of pods that were killed: `sluice-ID-eth0` and `cni-loopback-ID-lo`. Records of other networks stay.
 fn forget_networks(results: &Path) -> anyhow::Result<()> {
     let Ok(entries) = fs::read_dir(results) else { return Ok(()) };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -145,8 +144,8 @@ fn forget_networks(results: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes the control groups of pods, empty by now, of version 1 (one tree per controller) and 2. The kernel keeps a group whose
-/// last process it has not let go yet; an empty group is harmless, so that one that cannot be removed stays.
+/// Removes the control groups of pods, now empty, of version 1 (one tree per controller) and 2. The kernel may keep a group for a while
+/// after its last process has ended. A group that cannot be removed stays: an empty group is harmless.
 fn remove_control_groups() {
     let root = Path::new("/sys/fs/cgroup");
     let Ok(entries) = fs::read_dir(root) else { return };

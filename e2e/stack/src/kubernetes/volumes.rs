@@ -32,7 +32,7 @@ pub fn start(state: &Path, kubeconfig: &Path) -> anyhow::Result<()> {
     let program = programs::LOCAL_VOLUMES.file(Form::Checked);
     let copy = state.join("programs").join(NAME);
     fs::create_dir_all(state.join("programs")).with_context(|| format!("create {}", state.display()))?;
-    // A link would be written to by the next build where the linker does not replace the file.
+    // If this were a link, the next build could write into the running file, unless the linker replaces it.
     let fresh = copy.with_added_extension("new");
     fs::copy(&program, &fresh)
         .with_context(|| format!("copy {} to {}", program.display(), fresh.display()))?;

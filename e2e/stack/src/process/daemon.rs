@@ -15,13 +15,13 @@ use super::{Process, command};
 /// Lines of a log that an error shows.
 pub const LOG_TAIL_LINES: usize = 15;
 
-/// A log larger than this (bytes) is put aside when its process is started anew, so that logs do not grow with every `up`.
+/// A log larger than this (bytes) is renamed when its process is started again, so that logs do not grow with every `up`.
 const LOG_KEEP_BYTES: u64 = 16 << 20;
 
 /// Only this much (bytes) of a log's end is read for its last lines.
 const LOG_TAIL_BYTES: u64 = 16 << 10;
 
-/// How long a process may take to vanish after SIGKILL; it can only be the kernel that is slow.
+/// How long a process may take to disappear after SIGKILL; only the kernel can delay it.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A named long-running process of the stack.
@@ -49,15 +49,15 @@ impl Daemon {
         fs::read_to_string(&self.pid_file).ok().and_then(|text| Process::recorded(&text))
     }
 
-    /// Starts it unless it lives; tells whether it was started. It gets a session of its own, so that neither a terminal's
-    /// Ctrl-C nor its end reach it.
+    /// Starts it unless it lives; returns whether it was started. It gets its own session, so that neither a terminal's Ctrl-C nor the
+    /// terminal's end stops it.
     pub fn start(&self, what: &Command) -> anyhow::Result<bool> {
         if self.process().is_some() {
             return Ok(false);
         }
         let log = self.open_log()?;
         let log_too = log.try_clone().with_context(|| format!("open {} twice", self.log_file.display()))?;
-        // `setsid` replaces itself with the program when it need not fork, which is so for a fresh child: the id stays.
+        // `setsid` runs the program in its own process unless it must fork. A new child need not fork, so the id stays.
         let mut spawned = command("setsid");
         spawned.arg(what.get_program()).args(what.get_args());
         for (key, value) in what.get_envs() {
@@ -74,7 +74,7 @@ impl Daemon {
         Ok(true)
     }
 
-    /// Sends `signal` and waits at most `patience`, then SIGKILL. Tells whether there was something to stop.
+    /// Sends `signal` and waits at most `patience`, then sends SIGKILL. Returns whether a process was running.
     pub fn stop(&self, signal: Signal, patience: Duration) -> anyhow::Result<bool> {
         let process = self.process();
         if let Some(process) = process {
@@ -94,7 +94,7 @@ impl Daemon {
         Ok(process.is_some())
     }
 
-    /// An error for a probe: says first when the process is gone, and shows the end of its log.
+    /// The error of a failed probe: says if the process has ended, and shows the end of its log.
     pub fn explain(&self, failure: &anyhow::Error) -> anyhow::Error {
         let state = if self.process().is_some() { "runs but does not answer" } else { "ended" };
         anyhow::anyhow!("{} {state}: {failure:#}{}", self.name, self.log_tail())

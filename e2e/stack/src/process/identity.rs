@@ -1,4 +1,4 @@
-//! One process, told apart from a later one that got the same id by the time of its start.
+//! One process. Its start time separates it from a later process with the same id.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// How often a wait looks again; short beside the tenths of a second that a process takes to end.
+/// Time between two checks of a wait; short beside the tenths of a second that a process takes to end.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A process by id and start time (clock ticks since boot, `proc(5)` field 22).
@@ -24,7 +24,7 @@ impl Process {
         born_of(&stat).map(|born| Self { pid, born })
     }
 
-    /// Reads back what [`fmt::Display`] wrote, if that very process still lives.
+    /// Parses what [`fmt::Display`] wrote; `None` unless exactly this process still lives.
     pub fn recorded(text: &str) -> Option<Self> {
         let (pid, born) = text.trim().split_once(' ')?;
         let recorded = Self { pid: Pid::from_raw(pid.parse().ok()?)?, born: born.parse().ok()? };
@@ -40,9 +40,9 @@ impl Process {
         Self::of(self.pid) == Some(*self)
     }
 
-    /// Sends a signal; to a process that already ended it is no error.
+    /// Sends a signal. It is no error if the process has already ended.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        // The descriptor names the process that has the id now; once it is checked, a reused id cannot be hit.
+        // The descriptor refers to the process that has the id now. After the check, the signal cannot reach a later process with this id.
         let handle = match pidfd_open(self.pid, PidfdFlags::empty()) {
             Err(rustix::io::Errno::SRCH) => return Ok(()),
             other => other?,
@@ -56,7 +56,7 @@ impl Process {
         }
     }
 
-    /// Waits until it ended, at most `patience`; tells whether it did.
+    /// Waits at most `patience` until it has ended; returns whether it has.
     pub fn ended_within(&self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         while self.lives() {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What a shell reports for a program that Ctrl-C ended: 128 + 2.
+/// The exit code that a shell reports for a program that Ctrl-C ended: 128 + 2.
 pub const EXIT_CODE: u8 = 130;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
@@ -18,7 +18,7 @@ pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Asks all work of this process that looks to stop.
+/// Sets the flag, so that all work of this process that checks it stops.
 pub fn request() {
     REQUESTED.store(true, Ordering::Relaxed);
 }
@@ -31,7 +31,7 @@ pub fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From here on Ctrl-C and SIGTERM set the wish instead of ending this process. Later calls do nothing.
+/// From now on, Ctrl-C and SIGTERM set the flag instead of ending this process. Later calls do nothing.
 pub fn watch() -> anyhow::Result<()> {
     if WATCHED.swap(true, Ordering::Relaxed) {
         return Ok(());
@@ -40,8 +40,8 @@ pub fn watch() -> anyhow::Result<()> {
         .enable_io()
         .build()
         .context("start the signal runtime")?;
-    // Entered, because a signal stream belongs to the runtime it is made in. Made here and not in the thread: once we return,
-    // no signal can fall into the gap.
+    // A signal stream belongs to the runtime in which it is made. It is made here and not in the thread, so that no signal is missed after
+    // this function returns.
     let entered = runtime.enter();
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;

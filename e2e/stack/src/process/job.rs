@@ -17,19 +17,19 @@ use crate::say;
 /// Interval of progress lines of a running job.
 const STILL_RUNNING: Duration = Duration::from_secs(15);
 
-/// How often the end of a job is looked for.
+/// Time between two checks whether a job has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// No part takes longer: the longest, a cold build of Kubernetes, was seen to take seven minutes on two shared cores.
+/// Time limit of a job. The longest one, a cold build of Kubernetes, took seven minutes on two shared cores.
 const PATIENCE: Duration = Duration::from_mins(40);
 
 /// Time for a job to exit after SIGTERM.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 pub struct Job<'a> {
-    /// The part of the stack it is for, as progress lines name it.
+    /// The part of the stack that it builds, as in progress lines.
     pub part: &'a str,
-    /// What it does, as a progress line says it: "compile Kubernetes".
+    /// What it does, as in progress lines: "compile Kubernetes".
     pub doing: &'a str,
     /// Where its output goes; a file from an earlier run is replaced.
     pub log: PathBuf,
@@ -39,8 +39,8 @@ impl Job<'_> {
     /// Runs it to its end.
     ///
     /// # Errors
-    /// When it cannot be started, fails, takes longer than 40 minutes, or we are asked to stop. The error names the log file
-    /// and shows its end.
+    /// The command cannot be started, fails, takes longer than 40 minutes, or is interrupted. The error names the log file and shows its
+    /// end.
     pub fn run(&self, what: &mut Command) -> anyhow::Result<()> {
         interrupt::check()?;
         say::progress(self.part, self.doing);
@@ -95,7 +95,7 @@ impl Job<'_> {
     }
 }
 
-/// Ends a child and what it started: TERM to its group, then KILL.
+/// Ends a child and the processes that it started: SIGTERM to its group, then SIGKILL.
 fn end_group(child: &mut Child) {
     let group = Pid::from_child(child);
     kill_process_group(group, Signal::TERM).ok();
@@ -103,12 +103,12 @@ fn end_group(child: &mut Child) {
     while Instant::now() < end && matches!(child.try_wait(), Ok(None)) {
         std::thread::sleep(LOOK_AGAIN);
     }
-    // Also when the child itself is gone: a grandchild may be left. An empty group is no error that matters.
+    // Also if the child has ended: its own children may still run. An empty group is no error.
     kill_process_group(group, Signal::KILL).ok();
     child.wait().ok();
 }
 
-/// The last line of a job's output, which for compilers and downloads is what they are at.
+/// The last line of a job's output. Compilers and downloads print there what they are doing.
 fn last_line(log: &Path) -> String {
     let tail = log_tail(log);
     let line =

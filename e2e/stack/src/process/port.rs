@@ -14,11 +14,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use anyhow::Context as _;
 use tokio::net::TcpSocket;
 
-/// A port of all addresses of this machine. Everybody's again when dropped.
+/// A port on all addresses of this machine. Other programs can use it again after this is dropped.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    /// Bound, and never listened at: what listens keeps others from binding beside it.
+    /// Bound, but never listening: otherwise no other process could bind the port.
     _held: TcpSocket,
 }
 
@@ -31,7 +31,7 @@ impl Port {
         Ok(Port { number: held.local_addr().context("ask for the free port")?.port(), _held: held })
     }
 
-    /// So many of them.
+    /// Reserves `COUNT` free ports.
     pub fn hold_all<const COUNT: usize>() -> anyhow::Result<[Port; COUNT]> {
         let ports = (0..COUNT).map(|_| Port::hold()).collect::<anyhow::Result<Vec<Port>>>()?;
         Ok(ports.try_into().expect("as many as were asked for"))
@@ -61,20 +61,20 @@ mod tests {
         let refused = |address: &str| TcpStream::connect(address).unwrap_err().kind();
         assert_eq!(refused(&port.address()), ErrorKind::ConnectionRefused);
         for _ in 0..2 {
-            // A server that binds it by number, as the standard library does: with SO_REUSEADDR.
+            // A server that binds the port by number with SO_REUSEADDR, as the standard library does.
             let server = TcpListener::bind(port.address()).unwrap();
             TcpStream::connect(port.address()).unwrap();
             drop(server);
-            // A program that another test starts meanwhile has the listener, too, until it is executed.
+            // If another test starts a program at this time, its child process also has the listener, until it calls exec.
             let closed = Instant::now();
             while TcpStream::connect(port.address()).is_ok() {
-                assert!(closed.elapsed() < Duration::from_secs(10), "somebody still listens");
+                assert!(closed.elapsed() < Duration::from_secs(10), "a program still listens");
             }
             assert_eq!(refused(&port.address()), ErrorKind::ConnectionRefused);
         }
         let other = TcpSocket::new_v4().unwrap();
         let taken = other.bind(port.address().parse().unwrap()).unwrap_err();
-        assert_eq!(taken.kind(), ErrorKind::AddrInUse, "without it nobody takes it");
+        assert_eq!(taken.kind(), ErrorKind::AddrInUse, "without SO_REUSEADDR the bind fails");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the processes that this one started and waited for have used together.
+//! The resources that the finished child processes of this process have used in all.
 
 use anyhow::Context as _;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -12,11 +12,11 @@ pub struct ChildUsage {
     pub system_us: i64,
     /// Largest resident set of one process, KiB.
     pub peak_rss_kib: i64,
-    /// Times that a thread gave way or was made to.
+    /// Voluntary and involuntary context switches.
     pub context_switches: i64,
 }
 
-/// Of all children that have ended and were waited for, and of theirs.
+/// The usage of all children that have ended and were waited for, and of their children.
 pub fn of_children() -> anyhow::Result<ChildUsage> {
     let used = getrusage(UsageWho::RUSAGE_CHILDREN).context("ask for the usage of the children")?;
     Ok(ChildUsage {

@@ -4,18 +4,18 @@ use std::time::{Duration, Instant};
 
 use super::interrupt;
 
-/// How often a probe is tried again: a tenth of the second that the quickest part takes to come up.
+/// Time between two calls of a probe: a tenth of the second that the fastest part takes to start.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 
-/// Calls `probe` until it gives a value, at most `patience`; then gives up with what the last try said.
+/// Calls `probe` until it returns a value, for at most `patience`; then fails with the error of the last call.
 pub fn until<T>(patience: Duration, probe: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     while_allowed(patience, interrupt::check, probe)
 }
 
-/// As [`until`], for as long as `allowed` has no error: what has to be done on the way out goes on when we are asked to stop.
+/// As [`until`], but ends early only if `allowed` returns an error. Cleaning up uses it, because that goes on after an interrupt.
 ///
 /// # Errors
-/// When the time is over, or that of `allowed`.
+/// The error of the last call after `patience`, or the error of `allowed`.
 pub fn while_allowed<T>(
     patience: Duration,
     allowed: impl Fn() -> anyhow::Result<()>,

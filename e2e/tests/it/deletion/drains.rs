@@ -1,5 +1,5 @@
-//! A gateway that cannot empty itself in time, because `ClickHouse` is away: with `onTimeout: Abort` it stays and takes part again, with
-//! `Force` it is taken away, and Kafka has what it held. Numbered spans flow through all of it: none is lost, none doubled.
+//! `ClickHouse` is unreachable, so a gateway cannot insert its blocks in time. With `onTimeout: Abort` it stays and joins its group again.
+//! With `Force` it is removed, and Kafka has its messages. Numbered spans flow the whole time: none is lost, none doubled.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ const PARTITIONS: i32 = 8;
 /// Load of numbered spans, a kilobyte each.
 const SPANS_PER_SECOND: u64 = 2_000;
 
-/// Spans that are produced while `ClickHouse` is away, so that both gateways hold some.
+/// Spans that are produced while `ClickHouse` is unreachable, so that both gateways hold some.
 const SPANS_AWAY: u64 = 10_000;
 
-/// Time that a drain has: longer than a gateway needs that can insert, shorter than anybody's patience.
+/// Time limit of a drain: longer than a gateway needs if it can insert, and short for a test.
 const TIMEOUT: &str = "10s";
 
-/// Time for a load to pass and for a gateway to come or to leave on a busy machine.
+/// Time for a load to pass and for a gateway to start or to leave on a busy machine.
 const FLOW: Duration = Duration::from_mins(3);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +38,7 @@ async fn a_gateway_that_is_not_empty_in_time_stays_or_goes_as_the_spec_says() ->
         needed(scene).await?;
         abort(scene).await?;
         front.go(Way::Open);
-        // Tried again by itself.
+        // The operator retries without a change.
         scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await?;
         scene.pipeline.apply(&spec(2, "Abort")).await?;
         scene.pipeline.wait_ready(FLOW).await?;
@@ -62,12 +62,12 @@ async fn away(scene: &Scene, front: &SinkFront, load: &Load) -> Result<()> {
     scene.wait_acked(load, SPANS_AWAY, FLOW).await
 }
 
-/// The one that was told to leave is wanted again before it is empty: it takes part, without having been restarted.
+/// The draining gateway is wanted again before it is empty: it joins its group again, and is not restarted.
 async fn needed(scene: &Scene) -> Result<()> {
     let before = scene.pipeline.gateways().uids().await?;
     let patient = |replicas: u32| json!({"replicas": replicas, "scaling": {"drain": {"onTimeout": "Abort", "timeout": "10m"}}});
     scene.pipeline.apply(&patient(1)).await?;
-    // It has heard of it: it is not ready.
+    // It is draining if it is not ready.
     let drains = |status: &TracePipelineStatus| {
         drain(status).is_some_and(|drain| drain.state == DrainState::Draining)
             && status.ready_replicas == Some(1)
@@ -83,7 +83,7 @@ fn drain(status: &TracePipelineStatus) -> Option<&DrainStatus> {
     status.scaling.as_ref()?.drain.as_ref()
 }
 
-/// Nobody goes; it is said what holds them up, and the one that was told to leave takes part again.
+/// No gateway is removed. The status says why, and the draining gateway joins its group again.
 async fn abort(scene: &Scene) -> Result<()> {
     let before = scene.pipeline.gateways().uids().await?;
     scene.pipeline.apply(&spec(1, "Abort")).await?;
@@ -99,7 +99,7 @@ async fn abort(scene: &Scene) -> Result<()> {
     assert_event(scene, "DrainTimedOut").await
 }
 
-/// It goes with what it held.
+/// It is removed together with its blocks.
 async fn force(scene: &Scene) -> Result<()> {
     scene.pipeline.apply(&spec(1, "Force")).await?;
     scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await.map(drop)

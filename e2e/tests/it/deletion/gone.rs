@@ -1,8 +1,8 @@
-//! A pipeline is deleted while neither its Kafka nor its `ClickHouse` can be reached, with spans on their way that no one else has: it
-//! goes at its limit, says what was not drained and which volumes may hold it, and a pipeline of the same name inserts that. Numbered
-//! spans flow through all of it: none is lost, none doubled.
+//! A pipeline is deleted while neither its Kafka nor its `ClickHouse` can be reached, and only its volumes have some spans. It goes at its
+//! time limit, and reports what was not drained and which volumes may have it. A pipeline of the same name then inserts those spans.
+//! Numbered spans flow the whole time: none is lost, none doubled.
 //!
-//! The servers are away for this pipeline alone: it reaches them through fronts that are closed, so that other tests run beside it and the
+//! The servers are unreachable only for this pipeline, because it reaches them through fronts. Other tests run at the same time, and the
 //! load goes on.
 
 use std::collections::BTreeMap;
@@ -30,17 +30,18 @@ const PARTITIONS: i32 = 4;
 /// Load of numbered spans, a kilobyte each.
 const SPANS_PER_SECOND: u64 = 2_000;
 
-/// Rows that must be there before.
+/// Rows that must be in the table before the outage.
 const ROWS_BEFORE: u64 = 4_000;
 
-/// Spans that volumes alone have when Kafka goes too: of both gateways.
+/// Spans that only the volumes of both gateways have when Kafka goes away too.
 const SPANS_HELD: u64 = 10_000;
 
-/// How long gateways are waited for, seconds. That they are not empty is what the operator writes third, after looks two seconds apart, each
-/// with requests of two seconds to servers that do not answer: on a busy machine half of this.
+/// Time limit for draining, seconds. After checks two seconds apart, the third write of the operator reports that gateways are not empty.
+/// Each check has requests of two seconds to servers that do not answer: on a busy machine half of this limit.
 const LIMIT: u64 = 30;
 
-/// How long the operator may take for all else: it looks every two seconds, and its requests to gateways and servers are bounded.
+/// How long the operator may take for everything else: it checks every two seconds, and its requests to gateways and servers have time
+/// limits.
 const SLACK: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +66,7 @@ async fn a_pipeline_without_its_servers_goes_at_its_limit_and_leaves_what_it_hol
         scene.start(&spec()).await?;
         ensure!(uids(scene).await? == volumes, "other volumes took the place of those that were left");
         scene.end(load).await?;
-        // While its servers are there.
+        // Now, because its servers can still be reached.
         scene.pipeline.delete(FLOW).await?;
         own.remove()
     })
@@ -75,16 +76,16 @@ async fn a_pipeline_without_its_servers_goes_at_its_limit_and_leaves_what_it_hol
 fn spec() -> Value {
     Own::spec(&json!({
         "replicas": 2,
-        // What is on a volume is the only copy.
+        // The volume has the only copy.
         "delivery": {"commit": "AfterEnqueue"},
         "deletionPolicy": "Drain",
         "scaling": {"drain": {"timeout": format!("{LIMIT}s")}},
-        // So long is what leaves tried to be inserted, which it cannot be here.
+        // A gateway that leaves tries to insert for this long, which it cannot do here.
         "gateway": {"terminationGracePeriod": "15s"},
     }))
 }
 
-/// Waits until so many spans are committed, which Kafka gives to nobody again, and not inserted.
+/// Waits until this many spans are committed, so that Kafka does not deliver them again, and not inserted.
 async fn held_alone(scene: &Scene) -> Result<()> {
     let group = scene.pipeline.settings().consumer_group();
     until("spans that volumes alone have", FLOW, async || {
@@ -98,7 +99,7 @@ async fn held_alone(scene: &Scene) -> Result<()> {
     .await
 }
 
-/// It says that it waits and for whom; at its limit it goes, and says what was not done and where that is.
+/// It reports that it waits, and for which gateways. At its time limit it goes, and reports what was not drained and where that is.
 async fn deleted(scene: &Scene) -> Result<()> {
     let waits = |status: &TracePipelineStatus| {
         let ready = condition(status, kind::READY);
@@ -115,7 +116,7 @@ async fn deleted(scene: &Scene) -> Result<()> {
     assert_event_says(scene, "DrainTimedOut", &[&longer, holds]).await
 }
 
-/// All else goes, and the volumes stay as they are.
+/// Everything else is deleted, and the volumes are unchanged.
 async fn left(scene: &Scene, before: &BTreeMap<String, String>) -> Result<()> {
     until("end of the gateways", FLOW, async || {
         let workloads = scene.namespace.api::<StatefulSet>().list(&ListParams::default()).await?.items.len();

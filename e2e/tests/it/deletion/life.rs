@@ -1,5 +1,5 @@
-//! The life of one pipeline under load: it is suspended and comes back, is left alone and taken over again, is deleted and made
-//! again. Numbered spans flow through all of it: none is lost, none doubled, and no gateway is restarted that need not be.
+//! The life of one pipeline under load: it is suspended and resumed, left alone and managed again, deleted and made again. Numbered spans
+//! flow the whole time: none is lost, none doubled, and no gateway is restarted without need.
 
 use std::collections::BTreeMap;
 
@@ -48,12 +48,12 @@ async fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_do
     .await
 }
 
-/// In Auto nothing but the operator's memory says how many gateways come back.
+/// With Auto, only the operator's memory has the number of gateways to come back.
 fn spec(change: &Value) -> Value {
     e2e_fixtures::pipeline::merged(&json!({"scaling": {"mode": "Auto", "drain": {"timeout": "1m"}}}), change)
 }
 
-/// Argo CD and kstatus see the state as it is, and a sync of the same manifest changes nothing.
+/// Argo CD and kstatus report the expected state, and a sync of the same manifest changes nothing.
 async fn settled(scene: &Scene, change: &Value, state: &str) -> Result<()> {
     assert_state(&scene.pipeline, state).await?;
     assert_in_sync(scene.environment.kubeconfig()?, vec![scene.pipeline.manifest(&spec(change))]).await
@@ -78,7 +78,7 @@ async fn resumed(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// A change of the spec is not carried out, and what somebody does by hand is not undone.
+/// The operator does not carry out a change of the spec, and does not undo manual changes.
 async fn left_alone(scene: &Scene) -> Result<()> {
     let before = scene.pipeline.gateways().uids().await?;
     let change = spec(&json!({"managementState": "Unmanaged", "gateway": {"logLevel": "debug"}}));
@@ -90,7 +90,7 @@ async fn left_alone(scene: &Scene) -> Result<()> {
     scene.pipeline.wait("with three gateways", READY, three).await?;
     assert_state(&scene.pipeline, "left-alone").await?;
     assert_kept(&scene.pipeline, &before).await?;
-    // Nobody sees to it; for a tool that waits it may still become ready, as the StatefulSet controller sees to that.
+    // The operator does not manage it. For a tool that waits, it may still become ready, because the StatefulSet controller works on.
     let first = scene.pipeline.gateways().uids().await?.into_keys().next().context("no gateway")?;
     scene.pipeline.gateways().delete(&first).await?;
     reached(&scene.pipeline, "left-alone-unready", READY, |status| status.ready_replicas < Some(3)).await?;
@@ -122,7 +122,7 @@ async fn taken_over(scene: &Scene) -> Result<()> {
     assert_kept(&scene.pipeline, &kept).await
 }
 
-/// It is held until its gateways are empty, and an event says that they were.
+/// It is held until its gateways are empty; an event reports that they were.
 async fn deleted(scene: &Scene) -> Result<()> {
     let held = scene.pipeline.get().await?.metadata.finalizers.unwrap_or_default();
     ensure!(held == [FINALIZER], "the pipeline is held by {held:?}");
@@ -150,7 +150,7 @@ pub async fn workload(scene: &Scene) -> Result<Option<StatefulSet>> {
     workloads(scene).get_opt(&workload_name(scene)).await.context("get the StatefulSet")
 }
 
-/// An event with this reason tells of the pipeline.
+/// Waits for an event with this reason about the pipeline.
 pub async fn assert_event(scene: &Scene, reason: &str) -> Result<()> {
     let events = events(scene).await?;
     ensure!(events.iter().any(|event| event == reason), "no event {reason}: {events:?}");
@@ -162,7 +162,7 @@ pub async fn events(scene: &Scene) -> Result<Vec<String>> {
     Ok(told(scene).await?.into_iter().map(|(reason, _)| reason).collect())
 }
 
-/// The first event with this reason that tells of the pipeline says all of these words.
+/// Waits until the first event with this reason about the pipeline has all of these words.
 pub async fn assert_event_says(scene: &Scene, reason: &str, words: &[&str]) -> Result<()> {
     let told = told(scene).await?;
     let event = told.iter().find(|(found, _)| found == reason);
@@ -171,7 +171,7 @@ pub async fn assert_event_says(scene: &Scene, reason: &str, words: &[&str]) -> R
     Ok(())
 }
 
-/// Reasons and words of all events about the pipeline.
+/// Reasons and messages of all events about the pipeline.
 async fn told(scene: &Scene) -> Result<Vec<(String, String)>> {
     let events: Api<Event> = scene.namespace.api();
     let all = events.list(&ListParams::default()).await.context("list events")?.items;

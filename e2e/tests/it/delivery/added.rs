@@ -1,5 +1,5 @@
-//! A partition that is added to a topic under a running gateway which begins at the end of logs (`initialOffset: Latest`): what is in it by
-//! the time that the group finds it came after the pipeline, and is read.
+//! A partition is added to a topic while a gateway runs that begins at the end of partitions (`initialOffset: Latest`). The messages that
+//! it has when the group finds it are newer than the pipeline, so the gateway reads them.
 
 use anyhow::{Result, ensure};
 use e2e_fixtures::produce::{Compression, Feed, Producer};
@@ -24,11 +24,12 @@ async fn latest_passes_over_nothing_of_an_added_partition() -> Result<()> {
         let gateway = stage.start_with("added", &latest).await?;
         gateway.wait_lag(0).await?;
         stage.topic.clone().grow(2).await?;
-        // The second message, and so in the second partition: before the group looks for one, and by a client that knows of it.
+        // The second message goes to the second partition. It is produced before the group looks for new partitions, by a client that knows
+        // the partition.
         let sent = producer()?.produce(&feed(2), SPANS..2 * SPANS).await?;
         let oracle = gateway.oracle(run);
         oracle.wait_until_complete(&sent, PATIENCE, |_| {}).await?;
-        // Once it has left, nothing is on its way any more that could double a row after the count.
+        // After the gateway has left, no INSERT is on its way that could double a row after the count.
         gateway.stop().await?;
         let verdict = oracle.wait_until_complete(&sent, PATIENCE, |_| {}).await?;
         ensure!(verdict.lost == 0 && verdict.doubled == 0, "{verdict:?}");

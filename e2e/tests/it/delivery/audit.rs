@@ -1,4 +1,5 @@
-//! `sluice-gateway audit` finds exactly what was taken from the table and what was added to it, and says what it does not judge.
+//! `sluice-gateway audit` finds exactly the rows that were removed from the table and those that were added, and reports what it does not
+//! judge.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::produce::{Compression, Feed, Producer};
@@ -25,7 +26,7 @@ async fn produce(stage: &Stage, run: Run, numbers: std::ops::Range<u64>) -> Resu
     Ok(())
 }
 
-/// Which span of its message it is: they are not in the order of their numbers.
+/// The index of a span in its message: spans are not in the order of their numbers.
 fn place(run: Run, number: u64) -> Result<usize> {
     let first = number - number % MESSAGE_SPANS;
     let mut generator = Generator::new(Shape::Numbered, run);
@@ -35,7 +36,7 @@ fn place(run: Run, number: u64) -> Result<usize> {
     spans.position(|span| span.span_id == (number + 1).to_be_bytes()).context("the span is in its message")
 }
 
-/// How the audit must name a span.
+/// How the audit must report a span.
 fn named(stage: &Stage, run: Run, number: u64, rows: u64) -> Result<Value> {
     let message = number / MESSAGE_SPANS;
     Ok(json!({
@@ -50,7 +51,7 @@ fn named(stage: &Stage, run: Run, number: u64, rows: u64) -> Result<Value> {
     }))
 }
 
-/// The numbers of an audit that must be these; all others must be 0.
+/// Checks these numbers of an audit; all others must be 0.
 fn check_totals(audited: &Audited, expected: &Value) -> Result<()> {
     let totals = &audited.report["totals"];
     let found = totals.as_object().into_iter().flatten().filter(|(_, number)| **number != json!(0));
@@ -63,7 +64,7 @@ fn is_span(number: u64) -> String {
     format!("SpanId = '{:016x}'", number + 1)
 }
 
-/// Takes the rows of a span away.
+/// Deletes the rows of a span.
 async fn take(gateway: &Gateway, number: u64) -> Result<()> {
     gateway.execute(&format!("DELETE FROM {{table}} WHERE {}", is_span(number))).await
 }
@@ -106,7 +107,7 @@ async fn an_audit_finds_exactly_what_is_missing_and_what_is_doubled() -> Result<
     .await
 }
 
-/// Only the range that is asked for counts. Span 1,234 is in partition 0 at offset 3, span 7,701 in partition 1 at offset 19.
+/// Only the requested range counts. Span 1,234 is in partition 0 at offset 3, span 7,701 in partition 1 at offset 19.
 async fn check_parts(stage: &Stage, gateway: &Gateway) -> Result<()> {
     let audited = gateway.audit(&["--partition", "2", "--partition", "3"]).await?;
     check_totals(
@@ -129,9 +130,9 @@ async fn check_parts(stage: &Stage, gateway: &Gateway) -> Result<()> {
     Ok(())
 }
 
-/// What nobody has inserted yet is not missing; what was sent twice must be there twice.
+/// Messages that no gateway has inserted yet are not missing. Spans that were produced twice must be there twice.
 async fn check_waiting(stage: &Stage, gateway: Gateway, run: Run) -> Result<()> {
-    // Two messages once more, and two new ones. The repeated spans have the rows of their first time, which count once.
+    // Two messages once more, and two new ones. The repeated spans have the rows of the first time; these count once.
     let idle = gateway.end().await?;
     produce(stage, run, 400..600).await?;
     produce(stage, run, SPANS..SPANS + 200).await?;
@@ -145,7 +146,7 @@ async fn check_waiting(stage: &Stage, gateway: Gateway, run: Run) -> Result<()> 
     Ok(())
 }
 
-/// The table has ids of zeros as empty strings, and from other programs as zeros.
+/// Our rows have ids of zeros as empty strings; rows of other programs have zeros.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group delivery"]
 async fn a_span_with_ids_of_zeros_is_found() -> Result<()> {
@@ -186,7 +187,7 @@ async fn a_span_whose_row_expired_is_not_missing() -> Result<()> {
         let schema = json!({"sink": {"clickhouse": {"schema": {"ttl": "1h"}}}});
         let gateway = stage.start_with("audit-expired", &schema).await?;
         gateway.wait_lag(0).await?;
-        // Merges may be late; what they do is done now.
+        // Merges may be late; this does their work now.
         gateway.execute("ALTER TABLE {table} MATERIALIZE TTL SETTINGS mutations_sync = 2").await?;
         let audited = gateway.audit(&[]).await?;
         check_totals(&audited, &json!({"messages": 4, "spans": 400, "expired": 400}))?;

@@ -1,4 +1,4 @@
-//! Spans come out of Kafka once, whatever their messages were compressed with on the way in.
+//! Spans become rows once, whatever the compression of their messages.
 
 use anyhow::{Result, ensure};
 use e2e_fixtures::produce::{Compression, Feed, Producer};

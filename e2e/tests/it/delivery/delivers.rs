@@ -1,4 +1,4 @@
-//! Spans go in, the same spans come out: counted to the last one, and picked ones compared field by field.
+//! Every span becomes one row: all are counted, and some are compared field by field.
 
 use anyhow::{Result, ensure};
 use e2e_fixtures::produce::{Compression, Feed, Producer};
@@ -11,9 +11,9 @@ use crate::scene::{self, Scene, Uses};
 /// Spans of the large test: enough for hundreds of messages a partition and several blocks a gateway.
 const SPANS: u64 = 200_000;
 
-/// Picked so that together they have every value that varies with the number (`spans::numbered`): all six special doubles,
-/// all five ints, all four texts, every kind and status, both resources and none, with and without scope, events, links and a
-/// span that ends before it starts.
+/// Picked so that together they have every value that varies with the number (`spans::numbered`). These are all six special doubles, all
+/// five ints, all four texts, every kind and status, both resources and none. Some have scope, events and links, some do not, and one span
+/// ends before it starts.
 const PICKED: [u64; 10] = [0, 1, 5, 16, 99, 100, 4_322, 77_778, 123_456, SPANS - 1];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,7 +22,7 @@ async fn spans_become_rows_field_by_field() -> Result<()> {
         scene.start_default().await?;
         let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..SPANS).await?;
         let verdict = scene.assert_nothing_lost(&sent).await?;
-        // Nothing failed, so nothing was sent twice.
+        // Nothing failed, so no block was sent twice.
         ensure!(verdict.rows == SPANS, "{} rows of {SPANS} spans", verdict.rows);
         ensure!(scene.oracle().rows().await? == SPANS, "the table has other rows");
         compare(scene, SPANS).await
@@ -30,7 +30,7 @@ async fn spans_become_rows_field_by_field() -> Result<()> {
     .await
 }
 
-/// The picked ones of so many spans have the rows that they must have.
+/// Checks that the picked spans below this number have the expected rows.
 async fn compare(scene: &Scene, spans: u64) -> Result<()> {
     let mut differences = Vec::new();
     for number in PICKED.into_iter().filter(|number| *number < spans) {
@@ -42,7 +42,7 @@ async fn compare(scene: &Scene, spans: u64) -> Result<()> {
     Ok(())
 }
 
-/// Fewer than in protobuf: nothing but the reading differs, and the texts are three times as long.
+/// Fewer than in protobuf: only the reader differs, and the texts are three times as long.
 const JSON_SPANS: u64 = 50_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,7 +73,7 @@ async fn every_shape_and_compression_is_read() -> Result<()> {
             ensure!(sent.acked.count() == 10_000, "{codec:?} {shape:?}: {:?}", sent.failure);
             all.push((codec, shape, producer.run(), sent));
         }
-        // Once nothing is on its way any more that could double a row after the count.
+        // After this, no INSERT is on its way that could double a row after the count.
         scene.wait_committed().await?;
         for (codec, shape, run, sent) in &all {
             let oracle = scene.database.oracle(e2e_fixtures::pipeline::TABLE, *run);
@@ -93,7 +93,7 @@ async fn latest_begins_behind_what_is_there_and_stays_there() -> Result<()> {
         let old = Producer::new(&scene.environment.kafka_host, Compression::Zstd, Run::fresh())?;
         old.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
         scene.start(&json!({"source": {"kafka": {"initialOffset": "Latest"}}})).await?;
-        // The beginning is committed before anything was read: a gateway that ends now begins there again, not at a later end.
+        // The start offset is committed before anything is read: a gateway that ends now begins there again, not at a later end.
         scene.wait_committed().await?;
         let gateways = scene.pipeline.gateways();
         for name in gateways.uids().await?.keys() {

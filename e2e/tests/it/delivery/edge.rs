@@ -1,5 +1,5 @@
-//! Spans that clients send to a pipeline's edge become rows, also while its pods are replaced. Clients reach it as others do: by the address of
-//! its Service.
+//! Spans that clients send to a pipeline's edge become rows, also while its pods are replaced. Clients use the address of its Service, as
+//! users do.
 
 use std::time::Duration;
 
@@ -19,14 +19,15 @@ const CLIENTS: [Protocol; 4] = [Protocol::Http; 4];
 /// Requests of a client after the last pod was replaced, so that new pods have taken some.
 const REQUESTS_AFTER: u64 = 100;
 
-/// How long pods may take to be replaced: two after each other, of which each waits for the cluster before it ends.
+/// How long it may take to replace the pods: two, one after the other. Each waits before it ends until the cluster no longer sends requests
+/// to it.
 const REPLACED: Duration = Duration::from_mins(4);
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group delivery"]
 async fn no_request_fails_while_pods_of_an_edge_are_replaced_and_every_span_is_a_row() -> Result<()> {
     scene::run("an_edge_is_replaced", Uses::Servers, 8, async |scene: &mut Scene| {
-        // Three pods at a time, on one node that gateways share.
+        // At most three pods at a time, on one node that gateways share.
         let edge = json!({"replicas": 2, "resources": {"requests": {"cpu": "50m"}}});
         scene.start(&json!({"edge": edge})).await?;
         scene.pipeline.wait_condition("EdgeReady", ("True", "Running"), READY).await?;
@@ -57,7 +58,7 @@ async fn no_request_fails_while_pods_of_an_edge_are_replaced_and_every_span_is_a
         let verdict = scene.assert_nothing_lost(&sent).await?;
         ensure!(verdict.rows == sent.acked.count(), "{} rows of {}", verdict.rows, sent.acked.count());
         ensure!(scene.pipeline.gateways().uids().await? == gateways, "the edge replaced a gateway");
-        // Without an edge nothing of it is left, and gateways stay.
+        // Without an edge, all its objects are deleted, and the gateways stay.
         scene.pipeline.apply(&json!({})).await?;
         until("the edge gone", READY, async || {
             let left = edges(scene).uids().await?;

@@ -1,4 +1,4 @@
-//! What is killed under load loses nothing: a gateway, and the operator.
+//! Nothing is lost if a gateway or the operator is killed under load.
 
 use anyhow::{Context as _, Result};
 use e2e_fixtures::cluster::{Pods, Seen, until};
@@ -9,7 +9,7 @@ use crate::scene::{self, FLOW, Scene, Uses};
 /// Load of these tests: several messages a second and partition, and little of two shared cores.
 const SPANS_PER_SECOND: u64 = 4_000;
 
-/// Spans that must come after a fault before the load stops: ten seconds' worth.
+/// Spans that must come after a fault before the load stops: ten seconds of load.
 const SPANS_AFTER: u64 = 40_000;
 
 /// Rows that must be there before a fault: both gateways have inserted and committed by then.
@@ -25,7 +25,7 @@ async fn a_killed_gateway_loses_nothing() -> Result<()> {
         gateways.kill(&victim.0).await?;
         wait_replaced(&gateways, &victim).await?;
         scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
-        // And once the usual way, with time to drain.
+        // Then once the usual way, with time to drain.
         let leaving = first(&gateways).await?;
         gateways.delete(&leaving.0).await?;
         wait_replaced(&gateways, &leaving).await?;

@@ -1,5 +1,5 @@
-//! Messages that cannot be read: they become letters. Where there is no topic for these, `Stop` holds their partition alone until there
-//! is, and `Skip` counts them and goes on; each says so once.
+//! Messages that cannot be read become dead letters. If there is no dead-letter topic, `Stop` stops only their partition until there is
+//! one, and `Skip` counts and skips them. Each is logged once.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub fn good(name: &str) -> Vec<u8> {
     TracesData { resource_spans }.encode_to_vec()
 }
 
-/// What the log must say of a message.
+/// The expected log line about a message.
 struct Rejected {
     partition: i32,
     offset: i64,
@@ -34,13 +34,13 @@ struct Rejected {
     reason: &'static str,
 }
 
-/// Fills the partitions: garbage in the first, a message cut short in the second, after a span that is whole in both; an empty
-/// one and one without a value in the third, which have no spans and are read; only good ones in the fourth. Then one more
-/// good span in each.
+/// Fills the partitions. The first has garbage; the second has a message that is cut short; both after a valid span. The third has an empty
+/// message and one without a value: they have no spans and are read. The fourth has only valid messages. Then each gets one more valid
+/// span.
 async fn fill(stage: &Stage) -> Result<[Rejected; 2]> {
     let mut cut_short = [good("whole"), good("cut short")].concat();
     cut_short.truncate(cut_short.len() - 4);
-    // Behind the first message stands the key of `resource_spans`, a length, and fewer bytes than that.
+    // Behind the first message are the key of `resource_spans`, a length, and fewer bytes than that length.
     let position = u64::try_from(good("whole").len())? + 2;
     for partition in 0..4 {
         stage.send(partition, Some(&good("before"))).await?;
@@ -69,7 +69,7 @@ async fn fill(stage: &Stage) -> Result<[Rejected; 2]> {
     ])
 }
 
-/// Exactly one line for each rejected message, which names it.
+/// Checks that each rejected message has exactly one line that names it.
 fn check_log(gateway: &Gateway, rejected: &[Rejected], topic: &str) -> Result<()> {
     let lines = gateway.log_lines()?;
     let about: Vec<&Value> = lines.iter().filter(|line| is_about_a_message(line)).collect();
@@ -84,8 +84,8 @@ fn check_log(gateway: &Gateway, rejected: &[Rejected], topic: &str) -> Result<()
     Ok(())
 }
 
-/// Whether a line says what became of a message that cannot be read. Others name a reason, too: partitions that stand still, and letters that
-/// take their time.
+/// Whether a line is about a message that cannot be read. Other lines have a reason too: those about stopped partitions, and about slow
+/// letters.
 fn is_about_a_message(line: &Value) -> bool {
     let is_slow = line["message"]
         .as_str()
@@ -93,7 +93,7 @@ fn is_about_a_message(line: &Value) -> bool {
     line["reason"].is_string() && line["offset"].is_i64() && !is_slow
 }
 
-/// The names of the spans that are in, and how often.
+/// The names of the inserted spans, and how often each occurs.
 async fn names(gateway: &Gateway) -> Result<Vec<Vec<Value>>> {
     gateway.select("toString(SpanName), toString(count())", "GROUP BY SpanName ORDER BY 1").await
 }
@@ -138,7 +138,7 @@ async fn without_a_dead_letter_topic_a_partition_stops_alone_and_goes_on_once_th
         let taken = stage.topic.refuse_dead_letters().await?;
         let rejected = fill(stage).await?;
         let gateway = stage.start("stop", &json!({})).await?;
-        // Two partitions stand in front of their second of three messages; the others are read to the end.
+        // Two partitions have stopped before the second of their three messages; the others are read to the end.
         gateway.wait_metric("sluice_gateway_partitions_stopped", 2.0).await?;
         gateway.wait_lag(4).await?;
         let found = names(&gateway).await?;
@@ -163,7 +163,7 @@ async fn without_a_dead_letter_topic_a_message_is_skipped_where_that_is_asked_fo
     process::run("malformed_skip", 4, async |stage: &Stage| {
         stage.topic.refuse_dead_letters().await?;
         fill(stage).await?;
-        // One worker says it once, whatever number of partitions.
+        // One worker logs it once, whatever the number of partitions.
         let skip = json!({"workers": 1, "delivery": {"deadLetter": {"onMissing": "Skip"}}});
         let gateway = stage.start_with("skip", &skip).await?;
         gateway.wait_lag(0).await?;

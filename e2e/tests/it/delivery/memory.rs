@@ -1,6 +1,6 @@
-//! Peak memory stays under the limit, as the kernel sees it. The long selection is `cargo run --release -p e2e-bench -- memory`.
+//! Peak memory stays under the limit, as the kernel measures it. The long selection is `cargo run --release -p e2e-bench -- memory`.
 //!
-//! It runs the release build as a process of this machine, in a memory group that it makes itself.
+//! It runs the release build as a process of this machine, in its own memory cgroup.
 
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use crate::delivery::process;
 use crate::environment;
 use crate::scene::Uses;
 
-/// Spans of backlog: four seconds of the gateway's work, so that a second of inserts is seen before the sink goes, and two behind it.
+/// Spans of backlog: four seconds of the gateway's work. A second of inserts is seen before the sink goes away, and two seconds are left
+/// after it.
 const SPANS: u64 = 2_000_000;
 
-/// How long the sink is gone. The pools are full within two seconds.
+/// How long the sink is unreachable. The pools are full within two seconds.
 const OUTAGE: Duration = Duration::from_secs(6);
 
 async fn all_hold(uses: Uses, queue: QueueMode, names: &[&str]) -> Result<()> {
@@ -34,7 +35,7 @@ async fn all_hold(uses: Uses, queue: QueueMode, names: &[&str]) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group release"]
 async fn peak_memory_stays_under_the_limit() -> Result<()> {
-    // Alone, since full speed must be back in time, which those beside would take a share of.
+    // Alone: full speed must be back in time, and other tests would use some of the CPU.
     let alone = Uses::ServersAlone;
     all_hold(alone, QueueMode::Spill, &["192-slow", "192-silent", "1024-steady", "turns-silent"]).await?;
     all_hold(alone, QueueMode::Disabled, &["384-refused", "padded-silent"]).await

@@ -1,8 +1,7 @@
-//! Every odd value of OTLP goes in, in both encodings, and what gateway/VALUES.md says of it comes out of a `SELECT` from a table of
-//! each layout.
+//! Every odd value of OTLP, in both encodings: a `SELECT` from a table of each layout returns what gateway/VALUES.md says.
 //!
-//! One message a case, named by its span. A case says what is selected from its row, as texts, and what that must be. A message that
-//! OTLP/JSON has no words for is sent as text all the same: it is malformed then.
+//! One message a case, named by its span. A case has expressions over its row, and their expected values as text. Some messages have no
+//! form in OTLP/JSON; they are still sent as text, and are malformed then.
 
 mod cases;
 mod messages;
@@ -60,7 +59,7 @@ async fn of_encoding(test: &str, encoding: Encoding) -> Result<()> {
             gateway.stop().await?;
         }
         ensure!(differences.is_empty(), "{}", differences.join("\n"));
-        // All of them write to one topic: a letter of one would hide that another read the message.
+        // All gateways write letters to one topic: a letter of one would hide that another read the message.
         let mut wanted = BTreeMap::from(REASONS.map(|reason| (reason, 0.0)));
         for reason in refused.values() {
             *wanted.entry(*reason).or_default() += 1.0;
@@ -73,7 +72,7 @@ async fn of_encoding(test: &str, encoding: Encoding) -> Result<()> {
     .await
 }
 
-/// Why no gateway may read a case.
+/// The reason why gateways must reject a case; `None` if they must read it.
 fn refused_as(case: &Case, encoding: Encoding) -> Option<&'static str> {
     let has_no_words = encoding == Encoding::OtlpJson && case.only_in_protobuf;
     case.rejected.or(has_no_words.then_some("malformed"))
@@ -84,13 +83,13 @@ async fn rejected_by_reason(gateway: &Gateway) -> Result<BTreeMap<&'static str, 
     let mut rejected = BTreeMap::new();
     for reason in REASONS {
         let metric = format!("sluice_gateway_messages_rejected_total{{reason=\"{reason}\"}}");
-        // No series before the first.
+        // There is no series before the first rejection.
         rejected.insert(reason, gateway.metric(&metric).await?.unwrap_or_default());
     }
     Ok(rejected)
 }
 
-/// Sends the message of every case; gives the places of those that no gateway may read, and why.
+/// Sends the message of every case; returns the places of those that gateways must reject, with the reasons.
 async fn send(stage: &Stage, cases: &[Case], encoding: Encoding) -> Result<BTreeMap<Place, &'static str>> {
     let mut refused = BTreeMap::new();
     for (number, case) in cases.iter().enumerate() {
@@ -111,7 +110,7 @@ async fn start(stage: &Stage, layout: Layout, encoding: Encoding) -> Result<Gate
         Encoding::OtlpJson => "OtlpJson",
     };
     let change = json!({
-        // The largest cases have a row of 4 MiB, and what a span and a batch need around it.
+        // The largest cases have a row of 4 MiB, plus what a span and a batch add.
         "source": {"kafka": {"format": format, "recordBatchBytesMax": "5MiB", "partitionsActiveMax": 2}},
         "memory": {"limit": "256MiB"},
         "sink": {"clickhouse": {"schema": {"layout": layout}}},
@@ -119,7 +118,7 @@ async fn start(stage: &Stage, layout: Layout, encoding: Encoding) -> Result<Gate
     stage.start_with(&format!("{layout:?}").to_lowercase(), &change).await
 }
 
-/// What is not in the table of a layout as the case wants it.
+/// The differences between the table of a layout and the expected values of the cases.
 async fn differences_of(
     gateway: &Gateway,
     case: &Case,

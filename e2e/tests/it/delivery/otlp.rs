@@ -1,5 +1,5 @@
-//! Spans that clients send to gateways with `source.otlp` become rows once, without Kafka: over HTTP and gRPC, while a gateway is replaced, and while
-//! another one leaves, which is drained first. Clients reach them by the address of their Service.
+//! Clients send spans to gateways with `source.otlp`, without Kafka. Each span becomes one row: over HTTP and gRPC, while a gateway is
+//! replaced, and while another one is drained and removed. Clients use the address of the Service.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::scene::{self, Scene, Uses};
 /// Clients that send at the same time.
 const CLIENTS: [Protocol; 4] = [Protocol::Http, Protocol::Grpc, Protocol::Http, Protocol::Grpc];
 
-/// Requests of all clients between two steps, so that every gateway has taken some.
+/// Requests of all clients between two steps, so that every gateway has accepted some.
 const REQUESTS_BETWEEN: u64 = 400;
 
 /// The Service of the scene's pipeline, which is called `traces`.
 const SERVICE: &str = "traces-otlp";
 
-/// Time for a gateway to be replaced, and for one to be drained and to leave, on a busy machine.
+/// Time to replace a gateway, and to drain and remove one, on a busy machine.
 const FLOW: Duration = Duration::from_mins(4);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,12 +37,12 @@ async fn every_span_that_was_accepted_is_a_row_once_while_a_gateway_is_replaced_
         more(&clients).await?;
         replaced(scene, &clients).await?;
         more(&clients).await?;
-        // What is not inserted of the one that leaves would be on a volume that nobody reads.
+        // If the removed gateway left something uninserted, it would stay on a volume that no gateway reads.
         scene.pipeline.apply(&spec(1)).await?;
         scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await?;
         more(&clients).await?;
         let sent = clients.stop().await?;
-        // Nothing is on its way any more that could double a row after the count.
+        // After this, no INSERT is on its way that could double a row after the count.
         let is_empty = |status: &TracePipelineStatus| status.lag.is_some_and(|lag| lag.messages == 0);
         scene.pipeline.wait("with empty logs", FLOW, is_empty).await?;
         let verdict = scene.assert_nothing_lost(&sent).await?;
@@ -60,7 +60,7 @@ fn spec(replicas: u32) -> Value {
     json!({"source": {"kafka": null, "otlp": {}}, "replicas": replicas})
 }
 
-/// Waits until more requests were answered with success, and none has failed.
+/// Waits until more requests were answered with success; fails if one has failed.
 async fn more(clients: &Clients) -> Result<()> {
     let wanted = clients.answered() + REQUESTS_BETWEEN;
     until("more requests answered", READY, async || {
@@ -71,7 +71,7 @@ async fn more(clients: &Clients) -> Result<()> {
     .await
 }
 
-/// Deletes a gateway's pod as an eviction does, and waits for the one in its place.
+/// Deletes a gateway's pod as an eviction does, and waits for its replacement.
 async fn replaced(scene: &Scene, clients: &Clients) -> Result<()> {
     let gateways = scene.pipeline.gateways();
     let before = gateways.uids().await?;

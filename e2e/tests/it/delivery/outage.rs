@@ -1,5 +1,5 @@
-//! Servers that go away under load and come back: nothing is lost, and no gateway is restarted for it. They go away for one pipeline alone:
-//! `ClickHouse` behind a front of the scene's, the broker as one of the scene's own.
+//! Servers become unreachable under load and come back: nothing is lost, and no gateway is restarted. They are unreachable only for one
+//! pipeline: `ClickHouse` has a front of the scene's, and the broker is the scene's own.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ const OUTAGE: Duration = Duration::from_mins(1);
 /// Load of these tests: a minute of it is 120,000 spans, or 120 MB, more than the gateways' memory holds.
 const SPANS_PER_SECOND: u64 = 2_000;
 
-/// Spans that must come after a fault before the load stops: five seconds' worth.
+/// Spans that must come after a fault before the load stops: five seconds of load.
 const SPANS_AFTER: u64 = 10_000;
 
-/// Rows that must be there before a fault.
+/// Rows that must be in the table before a fault.
 const ROWS_BEFORE: u64 = 6_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,7 +42,7 @@ async fn a_minute_without_clickhouse_loses_nothing() -> Result<()> {
             })
         })
         .await?;
-        // The time without the server is the fault itself, not a wait for something.
+        // The time without the server is the fault itself, so this waits for no condition.
         tokio::time::sleep(OUTAGE).await;
         assert_waited_for_the_sink(before, Waits::of(scene).await?)?;
         front.go(Way::Open);
@@ -67,22 +67,22 @@ async fn a_restarted_broker_loses_nothing() -> Result<()> {
         }
         scene.end(load).await?;
         assert_no_restarts(scene).await?;
-        // While its broker is there.
+        // Now, because its broker runs.
         scene.pipeline.delete(FLOW).await?;
         broker.remove()
     })
     .await
 }
 
-/// What the gateways say of the time of their workers, in seconds, all together.
+/// The time that the gateways' workers wait, in seconds, over all gateways.
 #[derive(Clone, Copy, Debug)]
 struct Waits {
     gateways: u32,
-    /// Of those, how many say that they are behind.
+    /// Number of gateways that report being behind.
     behind: u32,
-    /// For messages.
+    /// Time of waiting for messages.
     source: f64,
-    /// For memory, or for the sink.
+    /// Time of waiting for memory, or for the sink.
     sink: f64,
 }
 
@@ -107,9 +107,9 @@ impl Waits {
     }
 }
 
-/// While the sink is away, a worker that has nothing to do waits for it, though messages are read as they come. For how long it has something
-/// to do depends on the machine: on busy cores it waits for a core in the middle of its work, and memory may not be full before the end. So
-/// what is asked is whom it waited for, if only for a part of a second.
+/// While the sink is unreachable, a worker without work waits for the sink, although messages are read as they come. How long it has work
+/// depends on the machine: on busy cores it waits for a core in the middle of its work, and memory may be full only at the end. So this
+/// checks only for what it waited, even if for a part of a second.
 fn assert_waited_for_the_sink(before: Waits, after: Waits) -> Result<()> {
     let (source, sink) = (after.source - before.source, after.sink - before.sink);
     ensure!(
@@ -119,7 +119,7 @@ fn assert_waited_for_the_sink(before: Waits, after: Waits) -> Result<()> {
     Ok(())
 }
 
-/// A server that is away is no reason to restart a gateway.
+/// An unreachable server is no reason to restart a gateway.
 async fn assert_no_restarts(scene: &Scene) -> Result<()> {
     let gateways = scene.pipeline.gateways();
     let all = gateways.uids().await?;

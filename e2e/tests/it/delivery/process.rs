@@ -1,7 +1,6 @@
-//! The gateway as a process of this machine, between a topic and a table of its own: for tests that are about bytes, not about
-//! Kubernetes.
+//! The gateway as a process of this machine, with its own topic and table: for tests of bytes, which need no Kubernetes.
 //!
-//! Limits: a message is produced at a time; the process is killed when the test is over.
+//! Limits: messages are produced one at a time; the process is killed at the end of the test.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -30,16 +29,16 @@ use crate::turns::{Turn, Uses};
 /// Kafka's timestamp of every message, milliseconds: 2023-11-14 22:13:20 UTC.
 pub const MESSAGE_MILLIS: i64 = 1_700_000_000_000;
 
-/// How long a gateway may take to do what is waited for; it takes a few seconds on an idle machine.
+/// How long a gateway may take to reach an expected state; on an idle machine it takes a few seconds.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Longest message, bytes.
 const MESSAGE_BYTES_MAX: &str = "16777216";
 
-/// Variable with a gateway program to use instead of the one that is compiled from this checkout.
+/// This variable names a gateway program to use instead of the one that is compiled from this checkout.
 const PROGRAM: &str = "SLUICE_GATEWAY_PROGRAM";
 
-/// Stages opened by this process, so that no two have the same names.
+/// Number of stages that this process has opened, so that each has its own names.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
 /// A topic and a server, and the names of what a test makes there.
@@ -49,16 +48,16 @@ pub struct Stage {
     program: PathBuf,
     folder: PathBuf,
     producer: FutureProducer,
-    /// What the gateways were given, to be removed in any case.
+    /// The databases and groups of the gateways, which are always removed.
     made: Mutex<Vec<(Database, String)>>,
 }
 
-/// Runs `body` on a stage of its own and removes everything; what the gateways said is kept when it fails.
+/// Runs `body` on a new stage and removes everything; keeps the gateways' logs if it fails.
 pub async fn run(test: &str, partitions: i32, body: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
     run_on(Uses::Servers.turn().await?, test, None, partitions, body).await
 }
 
-/// The same, on another broker where one is given.
+/// As [`Stage::run`], with another broker if one is given.
 pub async fn run_on(
     turn: Turn,
     test: &str,
@@ -80,7 +79,7 @@ pub async fn run_on(
         .set("message.max.bytes", MESSAGE_BYTES_MAX)
         .create()
         .context("make a producer")?;
-    // Built first: what is made before a failure here is not removed.
+    // First, because what is made before a failure here is not removed.
     let program = program();
     let topic = Topic::create(&servers.kafka, &name, partitions).await?;
     let stage = Stage { topic, servers, program, folder, producer, made: Mutex::default() };
@@ -93,13 +92,13 @@ pub async fn run_on(
     outcome.and(removed)
 }
 
-/// The gateway's program: the one that is asked for, else that of this checkout, which `cargo verify` has compiled for its image.
+/// The gateway's program: the one that the variable names, or that of this checkout, which `cargo verify` has compiled for its image.
 pub fn program() -> PathBuf {
     std::env::var_os(PROGRAM).map_or_else(|| programs::GATEWAY.file(Form::Checked), PathBuf::from)
 }
 
 impl Stage {
-    /// Removes everything, the files only where nobody needs them; goes on after a failure and gives the first.
+    /// Removes everything; files only if `with_files`. Continues after a failure and returns the first.
     async fn remove(self, with_files: bool) -> Result<()> {
         let made = self.made.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut removed = Ok(());
@@ -120,12 +119,12 @@ impl Stage {
         &self.servers.kafka
     }
 
-    /// Produces one message, without a value for none, and gives its offset.
+    /// Produces one message and returns its offset; `None` for a message without a value.
     pub async fn send(&self, partition: i32, value: Option<&[u8]>) -> Result<i64> {
         self.send_at(MESSAGE_MILLIS, partition, value).await
     }
 
-    /// The same with this timestamp; -1 for none.
+    /// As [`Self::send`], with this timestamp; -1 for none.
     pub async fn send_at(&self, millis: i64, partition: i32, value: Option<&[u8]>) -> Result<i64> {
         let mut record = FutureRecord::<(), [u8]>::to(self.topic.name()).partition(partition);
         record.payload = value;
@@ -135,12 +134,12 @@ impl Stage {
         Ok(delivery.offset)
     }
 
-    /// Starts a gateway in a group and a database of its own, called `name`, with `delivery` in its config.
+    /// Starts a gateway in its own group and database, called `name`, with `delivery` in its config.
     pub async fn start(&self, name: &str, delivery: &Value) -> Result<Gateway> {
         self.start_with(name, &json!({"delivery": delivery})).await
     }
 
-    /// The same with any change of its config.
+    /// As [`Self::start`], with any change of its config.
     pub async fn start_with(&self, name: &str, change: &Value) -> Result<Gateway> {
         let group = format!("{}-{name}", self.topic.name());
         let database = Database::create(&self.servers.server, &group.replace('-', "_")).await?;
@@ -197,7 +196,7 @@ impl Stage {
     }
 }
 
-/// A gateway that runs. Killed when dropped.
+/// A running gateway. Killed when dropped.
 pub struct Gateway {
     child: Child,
     listening: Listening,
@@ -217,11 +216,11 @@ pub struct Asked {
     table: String,
 }
 
-/// What `sluice-gateway audit` said.
+/// The result of `sluice-gateway audit`.
 pub struct Audited {
     /// Its exit code.
     pub code: Option<i32>,
-    /// The report; null without one.
+    /// The report; null if there is none.
     pub report: Value,
 }
 
@@ -249,7 +248,7 @@ impl Gateway {
         self.asked.audit(arguments).await
     }
 
-    /// What the dead-letter topic of its topic holds.
+    /// The letters of its topic.
     pub async fn letters(&self) -> Result<Letters> {
         Letters::of(&self.topic, &self.asked.program, &self.asked.config).await
     }
@@ -266,7 +265,7 @@ impl Gateway {
         Ok(asked)
     }
 
-    /// Waits until it has committed all but so many messages.
+    /// Waits until it has committed all but this many messages.
     pub async fn wait_lag(&self, messages: i64) -> Result<()> {
         until(&format!("group {} with {messages} messages left", self.group), PATIENCE, async || {
             let lag = self.topic.lag(&self.group).await?;
@@ -276,25 +275,25 @@ impl Gateway {
         .with_context(|| format!("see {}", self.log.display()))
     }
 
-    /// What counts the spans of `run` in its table.
+    /// The oracle that counts the spans of `run` in its table.
     pub fn oracle(&self, run: Run) -> Oracle {
         self.database.oracle(TABLE, run)
     }
 
-    /// Answers of `SELECT {expressions} FROM` its table `{tail}`: one list of texts a row.
+    /// The result of `SELECT {expressions} FROM` its table `{tail}`: one list of texts a row.
     pub async fn select(&self, expressions: &str, tail: &str) -> Result<Vec<Vec<Value>>> {
         let query = format!("SELECT {expressions} FROM `{}`.`{TABLE}` {tail}", self.database.name());
         let text = self.server.text(&query, "JSONCompactEachRow").await?;
         text.lines().map(|line| serde_json::from_str(line).context("understand the answer")).collect()
     }
 
-    /// The value of a metric, by its name with labels as `/metrics` prints it; none while it is not there.
+    /// The value of a metric, by its name with labels as `/metrics` prints it; `None` if there is no such series.
     pub async fn metric(&self, name: &str) -> Result<Option<f64>> {
         let text = self.listening.metrics_text().await.context("it does not tell its metrics")?;
         Ok(gateway::metric(&text, name))
     }
 
-    /// Waits until a metric has a value.
+    /// Waits until a metric has this value.
     pub async fn wait_metric(&self, name: &str, value: f64) -> Result<()> {
         until(&format!("metric {name} = {value}"), PATIENCE, async || {
             let found = self.metric(name).await?;
@@ -305,7 +304,7 @@ impl Gateway {
         .with_context(|| format!("see {}", self.log.display()))
     }
 
-    /// Waits until a metric has no series of this name.
+    /// Waits until there is no series of this name.
     pub async fn wait_no_metric(&self, name: &str) -> Result<()> {
         until(&format!("no metric {name}"), PATIENCE, async || {
             let found = self.metric(name).await?;

@@ -1,5 +1,5 @@
-//! What `cargo throughput` says of a short run: every span arrives, once, in as few bytes as is asked for, and the report has the
-//! fields that others read, with figures that fit each other. How fast it is, is not judged here: the cores are everybody's.
+//! The report of a short run of `cargo throughput`: every span arrives once, in few enough bytes, and the report has the fields that other
+//! programs read, with consistent figures. The speed is not checked here, because other programs share the cores.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,16 +18,17 @@ use crate::scene::Uses;
 
 const SPANS: u64 = 100_000;
 
-/// The shapes, and bytes of the inserts for a span at the most, compressed. Specified: the best peer has 120 and 47.
+/// The shapes, and the largest number of compressed bytes of the inserts for a span. Specified: the best peer has 120 and 47.
 const SHAPES: [(&str, f64); 2] = [("rich", 100.0), ("loadgen", 48.0)];
 
-/// With fewer than this part of them, bytes were not counted: nothing that is done to rows halves them.
+/// With less than this part of them, bytes were not counted: no change to rows halves them.
 const BYTES_MIN: f64 = 0.5;
 
 /// The gateway's memory limit in these runs, MiB.
 const MEMORY_MIB: f64 = 192.0;
 
-/// How far a figure may be from the one that it follows from, as a part of it: CPU time of a twentieth of a second and more is rounded to a
+/// Largest relative difference between a figure and the figure that follows from others: CPU times of a twentieth of a second and more are
+/// rounded to a thousandth.
 /// thousandth.
 const ROUNDED: f64 = 0.02;
 
@@ -54,7 +55,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group release"]
 async fn every_span_of_a_short_run_arrives_once_in_few_bytes() -> Result<()> {
-    // Alone: it asks how the parts of the stack are, of which others would stop one.
+    // Alone: it checks the status of the stack's parts, and another test might stop one.
     let _turn = Uses::ServersAlone.turn().await?;
     let kafka = environment::servers().await?.kafka;
     ensure!(kafka == HOST_ADDRESS, "the command reads the local stack's broker alone, not {kafka}");

@@ -1,6 +1,6 @@
-//! A producer that uses transactions: what it commits is in the table once, what it aborts never, and the ends of both, which are no
-//! messages, are committed by the group all the same. Else it would lag for as long as nothing follows. What waits behind one that is open
-//! is no lag, and is told.
+//! A producer with transactions: committed messages are in the table once, aborted ones never. The markers at the ends of transactions are
+//! no messages, but the group commits past them; otherwise it would have lag until the next message. Messages behind an open transaction
+//! are no lag, and a metric reports them.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const COMMITTED: i32 = 0;
 /// The partition whose first transaction is aborted.
 const ABORTED: i32 = 1;
 
-/// Sends spans in transactions, and takes down which count.
+/// Sends spans in transactions, and records which must be in the table.
 struct Producer {
     client: BaseProducer,
     topic: String,
@@ -60,7 +60,7 @@ impl Producer {
         }
     }
 
-    /// A transaction with these spans in one message, which stays open.
+    /// Begins a transaction with these spans in one message, and leaves it open.
     fn begin(&mut self, partition: i32, spans: Range<u64>) -> Result<()> {
         self.client.begin_transaction().context("begin a transaction")?;
         let message = self.generator.message(spans);
@@ -69,7 +69,7 @@ impl Producer {
         self.client.flush(BROKER_TIMEOUT).context("wait for the broker")
     }
 
-    /// Commits the transaction that is open, which has these spans.
+    /// Commits the open transaction, which has these spans.
     fn commit(&mut self, spans: Range<u64>) -> Result<()> {
         self.client.commit_transaction(BROKER_TIMEOUT).context("commit the transaction")?;
         self.sent.acked.insert(spans);
@@ -83,7 +83,7 @@ async fn ends_of_transactions_are_no_lag() -> Result<()> {
     process::run("transactions", 2, async |stage: &Stage| {
         let run = Run::fresh();
         let mut producer = Producer::new(stage, run)?;
-        // Some before the gateway reads, some under its eyes, and one behind an end that was committed.
+        // Some end before the gateway reads, some while it reads, and one comes behind a committed marker.
         producer.transaction(COMMITTED, 0..100, End::Commit)?;
         producer.transaction(ABORTED, 100..200, End::Abort)?;
         let gateway = stage.start("ends", &json!({})).await?;
@@ -103,7 +103,7 @@ async fn ends_of_transactions_are_no_lag() -> Result<()> {
     .await
 }
 
-/// It is told while the transaction is open, though nothing lags, and no longer once it has ended.
+/// The metric reports it while the transaction is open, although there is no lag, and no longer after its end.
 async fn waits_behind_an_open_transaction(producer: &mut Producer, gateway: &Gateway) -> Result<()> {
     let of = |metric: &str| {
         format!(
@@ -114,7 +114,7 @@ async fn waits_behind_an_open_transaction(producer: &mut Producer, gateway: &Gat
     let (messages, first_offset, seconds) = (of("messages"), of("first_offset"), of("seconds"));
     producer.begin(COMMITTED, 500..600)?;
     gateway.wait_metric(&messages, 1.0).await?;
-    // Behind three messages and the ends of their transactions.
+    // Behind three messages and the markers of their transactions.
     gateway.wait_metric(&first_offset, 6.0).await?;
     let age = gateway.metric(&seconds).await?;
     ensure!(age.is_some_and(|age| age < 60.0), "{age:?}");

@@ -1,8 +1,8 @@
-//! Two pipelines read one topic into two tables of one server, each in a consumer group of its own. Their INSERTs run at the same time, and
-//! neither takes the other's for its own: each table gets every span.
+//! Two pipelines read one topic into two tables of one server, each with its own consumer group. Their INSERTs run at the same time, and
+//! neither gateway mistakes the other's INSERT for its own: each table gets every span.
 //!
-//! Without a deduplication window, a gateway that is refused because "the query runs already" asks the server's log what became of its
-//! attempt. The answer must be about its own attempt.
+//! Without a deduplication window, a gateway whose INSERT is refused because "the query runs already" asks the server's log about that
+//! INSERT. The answer must be about its own INSERT.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -13,13 +13,13 @@ use super::process::{self, Gateway};
 /// Messages of one span each, one after another, so that both gateways send each at the same time.
 const MESSAGES: usize = 4;
 
-/// Both INSERTs run for a tenth of a second, and so beside each other; whoever asks about one asks when it has ended.
+/// Each INSERT runs for a tenth of a second, so that both overlap. A gateway that asks about one gets the answer after its end.
 const SLOW: &str = "ALTER TABLE {table} ADD COLUMN slow UInt8 MATERIALIZED sleepEachRow(0.1)";
 
-/// The server knows no token any more.
+/// The server remembers no tokens.
 const FORGETFUL: &str = "ALTER TABLE {table} MODIFY SETTING non_replicated_deduplication_window = 0";
 
-/// What a gateway says once it knows.
+/// The metric of a gateway that knows it.
 const NO_WINDOW: &str = r#"sluice_gateway_delivery_guarantee{guarantee="at_least_once",reason="window_off"}"#;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,7 +33,7 @@ async fn two_pipelines_never_answer_for_each_other() -> Result<()> {
             gateway.execute(FORGETFUL).await?;
         }
         for gateway in [&first, &second] {
-            // From then on it asks before it sends a block again.
+            // From now on, it asks the log before it sends a block again.
             gateway.wait_metric(NO_WINDOW, 1.0).await?;
         }
         for _ in 0..MESSAGES {

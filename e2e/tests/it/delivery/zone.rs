@@ -1,5 +1,5 @@
-//! A gateway tells Kafka the zone of the node that it runs on, as Kafka itself says of its consumer group. That a broker then sends it to the
-//! replica of its zone takes brokers in several zones, and is not shown here.
+//! A gateway sends Kafka the zone of its node, and Kafka reports it for the consumer group. This does not test that a broker then sends the
+//! gateway to the replica in its zone, which needs brokers in several zones.
 
 use anyhow::{Context as _, Result};
 use e2e_fixtures::cluster::{Cluster, Seen, until};
@@ -20,7 +20,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 #[ignore = "group delivery"]
 async fn a_gateway_tells_kafka_the_zone_of_its_node() -> Result<()> {
     scene::run("a_gateway_tells_kafka_the_zone", Uses::Servers, 4, async |scene: &mut Scene| {
-        // By this protocol Kafka keeps the rack of each member.
+        // With this protocol, Kafka reports the rack of each member.
         scene.start(&json!({"source": {"kafka": {"groupProtocol": "Consumer"}}})).await?;
         let cluster = scene.namespace.cluster().clone();
         let node = node(scene).await?;
@@ -30,14 +30,14 @@ async fn a_gateway_tells_kafka_the_zone_of_its_node() -> Result<()> {
         expect_rack(scene, "").await?;
         let name = node.name_any();
         let zoned = in_a_zone(scene, &cluster, &name).await;
-        // What is not applied any more goes.
+        // Server-side apply removes fields that are no longer applied.
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         zoned.and(cluster.apply(&node).await.map(drop))
     })
     .await
 }
 
-/// The node gets a zone, and the gateway that is made after it has it.
+/// The node gets a zone, and the gateway that starts afterwards reports it.
 async fn in_a_zone(scene: &Scene, cluster: &Cluster, node: &str) -> Result<()> {
     let zone = scene.namespace.name();
     let labels = json!({"name": node, "labels": {ZONE: zone}});
@@ -61,14 +61,14 @@ async fn in_a_zone(scene: &Scene, cluster: &Cluster, node: &str) -> Result<()> {
     reads_in(scene, zone).await
 }
 
-/// Kafka knows the gateway in this zone, and it reads there.
+/// Kafka reports the gateway in this zone, and the gateway reads there.
 async fn reads_in(scene: &Scene, zone: &str) -> Result<()> {
     expect_rack(scene, zone).await?;
     let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
     scene.assert_nothing_lost(&sent).await.map(drop)
 }
 
-/// Where the gateway runs.
+/// The node of the gateway.
 async fn node(scene: &Scene) -> Result<Node> {
     let pod = scene.pipeline.gateways().list().await?.into_iter().next().context("there is no gateway")?;
     let name = pod.spec.and_then(|spec| spec.node_name).context("a gateway without a node")?;
@@ -76,7 +76,7 @@ async fn node(scene: &Scene) -> Result<Node> {
     nodes.get(&name).await.context("get the gateway's node")
 }
 
-/// Waits until Kafka knows one gateway, and it in this rack.
+/// Waits until Kafka reports exactly one gateway, in this rack.
 async fn expect_rack(scene: &Scene, rack: &str) -> Result<()> {
     let group = scene.pipeline.settings().consumer_group();
     let member = [Member { client: "sluice-gateway-traces-gateway-0".to_owned(), rack: rack.to_owned() }];

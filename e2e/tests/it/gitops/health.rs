@@ -1,4 +1,4 @@
-//! Live objects, as Argo CD and kstatus see them by their own code.
+//! Argo CD's own code and kstatus read live objects.
 
 mod passing;
 
@@ -16,18 +16,18 @@ use sluice_crds::{TracePipeline, TracePipelineStatus};
 
 pub use passing::Passing;
 
-/// Time for conditions to come to what they stay at, once the one that a test waits for is there: the operator looks every few seconds.
+/// Time until the other conditions are final, after the one that a test waits for: the operator checks every few seconds.
 const SETTLED: Duration = Duration::from_mins(2);
 
-/// Where every object is kept that a test saw in a state, below the workspace.
+/// Folder, below the workspace, of every object that a test saw in a state.
 const SEEN: &str = "target/e2e-states";
 
-/// The pipeline is in this state by all of its conditions, and Argo CD and kstatus see it as they are meant to.
+/// Checks that the pipeline has exactly the conditions of this state, and that Argo CD and kstatus report the expected results.
 pub async fn assert_state(pipeline: &Pipeline, name: &str) -> Result<()> {
     reached(pipeline, name, SETTLED, |_| true).await
 }
 
-/// The same, as soon as the status says this.
+/// As [`assert_state`], as soon as `says` accepts the status.
 pub async fn reached(
     pipeline: &Pipeline,
     name: &str,
@@ -49,7 +49,7 @@ pub async fn reached(
     seen_as_meant(pipeline, name, live).await
 }
 
-/// What the state is compared with: nothing when it is to be written.
+/// The stored object of the state; `None` if it is to be written.
 fn stored(name: &str) -> Result<Option<Value>> {
     if std::env::var_os(states::UPDATE).is_some() {
         return Ok(None);
@@ -58,7 +58,7 @@ fn stored(name: &str) -> Result<Option<Value>> {
     stored.map(Some).with_context(|| format!("{} has no {name}.yaml", states::FOLDER))
 }
 
-/// Keeps what was seen, and asks both tools.
+/// Stores the object, and asks both tools.
 async fn seen_as_meant(pipeline: &Pipeline, name: &str, live: Value) -> Result<()> {
     let settings = pipeline.settings();
     states::write(&paths::workspace().join(SEEN), name, &live, settings)?;
@@ -82,14 +82,14 @@ async fn live(pipeline: &Pipeline) -> Result<Value> {
     serde_json::to_value(live).context("write the pipeline")
 }
 
-/// Pipelines as the API server has them, whatever our types know of.
+/// Pipelines as the API server returns them, independent of our types.
 fn api(pipeline: &Pipeline) -> Api<DynamicObject> {
     let namespace = pipeline.namespace();
     let kind = ApiResource::erase::<TracePipeline>(&());
     Api::namespaced_with(namespace.cluster().client(), namespace.name(), &kind)
 }
 
-/// A sync of what was applied would change nothing.
+/// Checks that a sync of the applied manifests would change nothing.
 pub async fn assert_in_sync(kubeconfig: PathBuf, manifests: Vec<Value>) -> Result<()> {
     let count = manifests.len();
     let found = tokio::task::spawn_blocking(move || gitops::differences(&kubeconfig, &manifests)).await;

@@ -1,4 +1,4 @@
-//! States of a pipeline that no other test stops at, each caused on the real API server, as Argo CD and kstatus see them.
+//! States of a pipeline at which no other test stops. Each is caused on the real API server, and checked with Argo CD and kstatus.
 
 mod kept_waiting;
 mod left_volumes;
@@ -15,21 +15,21 @@ use sluice_crds::TracePipelineStatus;
 
 use crate::scene::Scene;
 
-/// Time for a state to come: schema Job, pods and volumes start in seconds, on busy cores in a minute.
+/// Time until a state is reached: schema Job, pods and volumes start in seconds, on busy cores in a minute.
 const REACHED: Duration = Duration::from_mins(3);
 
-/// Another pipeline in the scene's namespace, with a group of its own.
+/// Another pipeline in the scene's namespace, with its own group.
 struct Other {
     pipeline: Pipeline,
     change: Value,
 }
 
 impl Other {
-    /// The usual one under this name, with its servers where `at` puts them and `change` merged over its spec.
+    /// The usual pipeline with this name. `at` changes its servers, and `change` is merged over its spec.
     fn new(scene: &Scene, name: &str, at: impl FnOnce(&mut Settings), change: &Value) -> Other {
         let mut settings = Settings { name: name.to_owned(), ..scene.pipeline.settings().clone() };
         at(&mut settings);
-        // Without one it has that of its name.
+        // Without a consumer group in the spec, it uses the group of its name.
         let mut own = json!({"source": {"kafka": {"consumerGroup": null}}});
         if change.pointer("/source/kafka/connectionRef").is_some() {
             own["source"]["kafka"]["bootstrapServers"] = Value::Null;
@@ -42,7 +42,7 @@ impl Other {
     }
 }
 
-/// An address of this machine, as pods see it, at which nobody listens.
+/// An address of this machine, for pods, on which no program listens.
 fn nobody() -> String {
     format!("{NODE_ADDRESS}:1")
 }

@@ -1,5 +1,5 @@
-//! A sync with Argo CD's own engine: a wave begins when the pipelines of the wave before are Ready, and not before; what is in sync stays
-//! as it is; a number that somebody else writes is left to them; and what rests keeps later waves waiting.
+//! A sync with Argo CD's own engine. A wave begins only when the pipelines of the wave before are Ready. Objects that are in sync do not
+//! change. A number of replicas that another client writes stays. An idle pipeline keeps later waves waiting.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::gitops::{self, Limit, Operation};
@@ -14,11 +14,11 @@ use crate::environment::READY;
 use crate::scaling::autoscaled::autoscaler;
 use crate::scene::{self, Scene, Uses};
 
-/// What comes after the pipeline.
+/// The object in the wave after the pipeline.
 const NEXT: &str = "after-the-pipeline";
 
-/// Looks of a sync at objects that stay as they are. Chosen: several times those that it takes from a wave to the next one, which the syncs that
-/// must end within as many show.
+/// Checks in a sync of objects that do not change. Chosen: several times the checks between one wave and the next. The other syncs here
+/// must end within as many, which shows that.
 const LOOKS: Limit = Limit::Looks(12);
 
 /// Time for a sync that waits for a pipeline to become Ready.
@@ -53,14 +53,14 @@ async fn held_back(scene: &Scene) -> Result<()> {
     scene.pipeline.wait_condition(kind::SOURCE_REACHABLE, missing, READY).await?;
     let waits = sync(scene, &json!({}), LOOKS).await?;
     ensure_held_back(&waits, next(scene).await?.as_ref())?;
-    // So it was all the time that the sync looked.
+    // It was so during the whole sync.
     let status = scene.pipeline.get().await?.status.context("no status")?;
     let source = condition(&status, kind::SOURCE_REACHABLE).context("nothing is said of the source")?;
     ensure!(source.reason == reason::TOPIC_MISSING, "the source is {source:?}");
     Ok(())
 }
 
-/// The sync waits for the health of the pipeline, which it has applied, and for nothing else.
+/// The sync waits only for the health of the pipeline, which it has applied.
 fn ensure_held_back(sync: &Operation, next: Option<&ConfigMap>) -> Result<()> {
     ensure!(sync.phase == "Running" && sync.message.contains("healthy state of"), "{sync:?}");
     let [pipeline] = sync.applied.as_slice() else { anyhow::bail!("not the pipeline alone: {sync:?}") };
@@ -103,7 +103,7 @@ async fn came_after_ready(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// A second sync finds all as it should be, and writes nothing.
+/// A second sync finds no difference, and writes nothing.
 async fn nothing_left_to_do(scene: &Scene) -> Result<()> {
     let before = scene.pipeline.get().await?.metadata.generation;
     let again = sync(scene, &json!({}), LOOKS).await?;
@@ -130,7 +130,7 @@ async fn a_sync_leaves_the_number_of_gateways_to_whoever_scales() -> Result<()> 
         scene.namespace.apply(&autoscaler(scene.pipeline.name(), [2, 3])).await?;
         let is_two = |status: &TracePipelineStatus| status.ready_replicas == Some(2);
         scene.pipeline.wait("with the autoscaler's two gateways", READY, is_two).await?;
-        // Git goes on, with the number that it began with.
+        // Git changes, but still has the number of the beginning.
         spec["gateway"] = json!({"logLevel": "debug"});
         for is_changed in [true, false] {
             let done = sync(scene, &spec, BECOMES_READY).await?;
@@ -160,7 +160,7 @@ async fn a_pipeline_that_rests_ends_a_sync_and_keeps_later_waves_waiting() -> Re
         ensure_held_back(&waits, next(scene).await?.as_ref())?;
         let done = sync(scene, &json!({}), BECOMES_READY).await?;
         ensure!(done.phase == "Succeeded" && next(scene).await?.is_some(), "{done:?}");
-        // As many looks as the next wave was waited for in are enough for it once nothing holds it back.
+        // The next wave was held for this many checks, so they are enough for it once nothing holds it.
         let again = sync(scene, &json!({}), LOOKS).await?;
         ensure!(again.phase == "Succeeded", "{again:?}");
         Ok(())
@@ -168,7 +168,7 @@ async fn a_pipeline_that_rests_ends_a_sync_and_keeps_later_waves_waiting() -> Re
     .await
 }
 
-/// The pipeline in the first wave, a ConfigMap in the second, which stands before it in the list.
+/// The pipeline in the first wave, and a ConfigMap in the second. In the list, the ConfigMap is first.
 async fn sync(scene: &Scene, change: &Value, limit: Limit) -> Result<Operation> {
     let next = json!({
         "apiVersion": "v1",

@@ -1,6 +1,6 @@
-//! The chart on a real cluster: installed for one namespace as it was first, upgraded to what it is, rolled back and forth, removed;
-//! what it looks after goes on through all of it, and a sync of what is installed would change nothing. Then with all that it can make
-//! (`everything`), with a definition that is not kept (`not_kept`), and as the README says (`first_row`).
+//! The chart on a real cluster. The first chart is installed for one namespace, upgraded to this one, rolled back and forth, and removed.
+//! Pipelines work during all of it, and a sync of the installed objects would change nothing. Then with all optional objects
+//! (`everything`), with a definition that is not kept (`not_kept`), and with the commands of the README (`first_row`).
 
 mod everything;
 mod first_row;
@@ -34,29 +34,29 @@ use crate::environment::{READY, without_operator};
 use crate::gitops::health::assert_in_sync;
 use crate::turns::Uses;
 
-/// Variable with the operator's image, as a pod names it.
+/// Variable with the operator's image, as a pod refers to it.
 const OPERATOR_IMAGE: &str = "SLUICE_OPERATOR_IMAGE";
 
 const CHART: &str = "charts/sluice";
 
-/// The first one that there was (of commit 765949b), with the definition of then.
+/// The first published chart (of commit 765949b), with its definition.
 const FIRST_CHART: &str = "e2e/tests/it/install/first_chart";
 
-/// What a user set under the first chart, and not again since.
+/// A value that a user set under the first chart, and not again.
 const SET_ONCE: &str = "podAnnotations.set=once";
 
-/// The gateways' image by the operator, and by the operator as it is upgraded. There is neither.
+/// The default gateway image of the operator, and of the upgraded operator. Neither image exists.
 const GATEWAY_IMAGE: &str = "sluice.local/none:0";
 const OTHER_GATEWAY_IMAGE: &str = "sluice.local/none:1";
 
 const RELEASE: &str = "sluice-e2e";
 
-/// Longest wait of helm for pods; they start within seconds on an idle machine.
+/// Longest wait of helm for pods; on an idle machine they start within seconds.
 const HELM_TIMEOUT: &str = "4m";
 
 const PIPELINE: &str = "charted";
 
-/// How long pods of an operator take to go: their grace period is 40 s.
+/// How long an operator's pods take to end: their grace period is 40 s.
 const GONE: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,20 +65,20 @@ async fn the_chart_is_installed_upgraded_and_removed_around_a_pipeline() -> Resu
     with_release("chart", async |release| release.live().await).await
 }
 
-/// Plays `body` with a release in a namespace of its own, while the installed operator rests, and removes both, whatever became of it. The
-/// definition is that of this checkout's chart before, and after it again.
+/// Runs `body` with a release in its own namespace while the installed operator is paused. Then removes both, also after a failure. Before
+/// and after it, the definition is that of this checkout's chart.
 async fn with_release(word: &str, body: impl AsyncFnOnce(&Release<'_>) -> Result<()>) -> Result<()> {
-    // Alone: the definition is everybody's, and what is left is compared with what was there.
+    // Alone: all tests share the definition, and the remaining objects are compared with those before.
     without_operator(Uses::ServersAlone, async |cluster, target| {
         let image = operator_image(cluster).await?;
         ensure_definition(cluster).await?;
-        // The namespace enforces restricted pod security, for the operator as for gateways.
+        // The namespace enforces restricted pod security for the operator and for gateways.
         let name = format!("e2e-{word}-{:x}", std::process::id());
         let namespace = Namespace::create(cluster, &name).await?;
         let topic = Topic::create(&target.kafka.host, &name, 2).await?;
         let release = Release { target, namespace: namespace.clone(), image: &image };
         let lived = Box::pin(body(&release)).await;
-        // Not waited for: a definition that is not kept goes with the last pipeline, and pipelines go with the namespace.
+        // Without a wait: a definition that is not kept goes with the last pipeline, and pipelines go with the namespace.
         let removed = release.uninstall(&["--ignore-not-found"]).await;
         let removed = removed.and(namespace.delete().await).and(topic.delete().await);
         let given_back = async {
@@ -90,7 +90,7 @@ async fn with_release(word: &str, body: impl AsyncFnOnce(&Release<'_>) -> Result
     .await
 }
 
-/// Waits until the definition is not on its way out: what is applied to one that is goes with it.
+/// Waits until the definition is not being deleted: otherwise applied objects would be deleted with it.
 async fn not_going(cluster: &Cluster) -> Result<()> {
     until("end of a definition that is deleted", GONE, async || {
         let found = definition(cluster).await?.map(|found| found.metadata);
@@ -109,7 +109,7 @@ async fn definition(cluster: &Cluster) -> Result<Option<CustomResourceDefinition
     definitions.get_opt(TracePipeline::crd_name()).await.context("get the definition")
 }
 
-/// The image that is asked for, else that of the operator that is installed.
+/// The image that the variable names, or that of the installed operator.
 pub async fn operator_image(cluster: &Cluster) -> Result<String> {
     if let Ok(image) = std::env::var(OPERATOR_IMAGE) {
         return Ok(image);
@@ -121,7 +121,8 @@ pub async fn operator_image(cluster: &Cluster) -> Result<String> {
     container.image.context("a container without image")
 }
 
-/// To the chart of this checkout. The first chart had fewer definitions: one that is there already belongs to the installed operator's release.
+/// Arguments for an upgrade to this checkout's chart. The first chart had fewer definitions; the installed operator's release may own the
+/// others.
 const UPGRADE: [&str; 8] = [
     "upgrade",
     RELEASE,
@@ -142,7 +143,7 @@ struct Release<'a> {
 impl Release<'_> {
     async fn live(&self) -> Result<()> {
         let pipeline = self.pipeline();
-        // Under the definition of then, and with an operator that has no image any more.
+        // With the former definition, and with an operator whose image no longer exists.
         let alone = ["image.repository=sluice.local/none", "image.tag=none", SET_ONCE];
         self.deploy(&["install", RELEASE, FIRST_CHART, "--take-ownership"], &alone).await?;
         ensure!(!self.knows("rollout").await?, "the definition is not the first one");
@@ -166,7 +167,7 @@ impl Release<'_> {
         Ok(())
     }
 
-    /// From the first chart to this one, and to other values of it; gives the gateways that stay as they are.
+    /// Upgrades from the first chart to this one, and to other values of it; returns the gateways, which must not change.
     async fn upgraded(&self, pipeline: &Pipeline) -> Result<(Option<String>, Option<i64>)> {
         let image = self.image()?;
         let image: Vec<&str> = image.iter().map(String::as_str).collect();
@@ -174,14 +175,14 @@ impl Release<'_> {
         ensure!(notes.contains(self.namespace.name()), "NOTES do not name the namespace: {notes}");
         ensure!(self.knows("rollout").await?, "the upgrade left the definition as it was");
         let looked_after = |status: &sluice_crds::TracePipelineStatus| status.desired_replicas.is_some();
-        pipeline.wait("looked after", READY, looked_after).await?;
-        // What was taken under the first definition is taken now, and says the same.
+        pipeline.wait("reconciled", READY, looked_after).await?;
+        // Objects that the first definition accepted are accepted now, with the same meaning.
         let manifests = vec![pipeline.manifest(&first())];
         assert_in_sync(self.target.kubeconfig.clone(), manifests).await.context("the pipeline")?;
         self.in_sync(&image).await?;
         self.tested().await?;
         pipeline.apply(&change(4)).await?;
-        pipeline.wait("looked after in its newest form", READY, looked_after).await?;
+        pipeline.wait("reconciled in its newest generation", READY, looked_after).await?;
         self.say_ready().await?;
         let keeps = |status: &sluice_crds::TracePipelineStatus| {
             status.default_image.as_deref() == Some(GATEWAY_IMAGE)
@@ -202,28 +203,28 @@ impl Release<'_> {
         let told = |status: &sluice_crds::TracePipelineStatus| {
             status.operator_image.as_deref() == Some(OTHER_GATEWAY_IMAGE) && keeps(status)
         };
-        pipeline.wait("looked after by the upgraded operator", READY, told).await?;
+        pipeline.wait("reconciled by the upgraded operator", READY, told).await?;
         ensure!(before == self.workload().await?, "an upgrade of the operator changed the gateways");
         Ok(before)
     }
 
-    /// Back to the first chart and to this one again: fields that the first definition does not know come back.
+    /// Rolls back to the first chart and to this one again: fields that the first definition does not have come back.
     async fn rolled_back_and_forth(&self, pipeline: &Pipeline, newest: &Value) -> Result<()> {
         let (gateways, uid) = (self.workload().await?, pipeline.get().await?.uid());
         self.helm(&["rollback", RELEASE, "1"], &[]).await?;
         ensure!(!self.knows("rollout").await?, "the definition was not rolled back");
         ensure!(gateways == self.workload().await?, "a downgrade of the chart changed the gateways");
-        // A rollback of helm cannot take up a definition that was kept: an upgrade can.
+        // A helm rollback cannot adopt a definition that was kept; an upgrade can.
         let image = self.image()?;
         let image: Vec<&str> = image.iter().map(String::as_str).collect();
         self.deploy(&UPGRADE, &image).await?;
         ensure!(pipeline.get().await?.uid() == uid, "the pipeline was made again");
-        pipeline.wait("looked after again", READY, |status| status.desired_replicas.is_some()).await?;
+        pipeline.wait("reconciled again", READY, |status| status.desired_replicas.is_some()).await?;
         ensure!(gateways == self.workload().await?, "an upgrade after a downgrade changed the gateways");
         assert_in_sync(self.target.kubeconfig.clone(), vec![newest.clone()]).await.context("the pipeline")
     }
 
-    /// `helm test` finds the operator ready, and leaves no pod. The gateways' image is none, so its test is left out.
+    /// `helm test` finds the operator ready, and leaves no pod. The gateways' image does not exist, so its test is left out.
     async fn tested(&self) -> Result<()> {
         let name = format!("{RELEASE}-test-operator");
         let filter = format!("name={name}");
@@ -234,14 +235,14 @@ impl Release<'_> {
         Ok(())
     }
 
-    /// A sync of what the chart renders would change nothing of what it installed.
+    /// A sync of the rendered chart would change none of the installed objects.
     async fn in_sync(&self, values: &[&str]) -> Result<()> {
         let values: Vec<&str> = values.iter().copied().chain([SET_ONCE]).collect();
         let text = self.deploy(&["template", RELEASE, CHART, "--skip-tests"], &values).await?;
         self.assert_rendered_in_sync(&text).await.map(drop)
     }
 
-    /// The same of what helm has rendered; gives the objects, all of which are there.
+    /// As [`Self::in_sync`], for rendered text; returns the objects, which must all exist.
     async fn assert_rendered_in_sync(&self, text: &str) -> Result<Vec<Value>> {
         let mut manifests: Vec<Value> = serde_saphyr::from_multiple(text).context("understand helm")?;
         manifests.retain(Value::is_object);
@@ -265,7 +266,7 @@ impl Release<'_> {
         Ok([format!("image.repository={repository}"), format!("image.tag={tag}")])
     }
 
-    /// `helm install`, `upgrade` or `template` for the namespace; gives what it said.
+    /// Runs `helm install`, `upgrade` or `template` for the namespace; returns the output.
     async fn deploy(&self, words: &[&str], values: &[&str]) -> Result<String> {
         let watched = format!("watchNamespaces={{{}}}", self.namespace.name());
         let own = [watched, format!("gateway.image={GATEWAY_IMAGE}")];
@@ -285,9 +286,9 @@ impl Release<'_> {
         helm.current_dir(paths::workspace()).env("KUBECONFIG", &self.target.kubeconfig);
         helm.args(words).args(["--namespace", self.namespace.name()]);
         let how = |value: &str| match value {
-            // A tag of digits alone would be taken for a number.
+            // YAML would read a tag of digits as a number.
             value if value.starts_with("image.") => "--set-string",
-            // Else the empty list has an empty text in it.
+            // Otherwise the empty list would contain an empty text.
             value if value.ends_with("=[]") => "--set-json",
             _ => "--set",
         };
@@ -296,7 +297,7 @@ impl Release<'_> {
         ran.context("the thread that runs helm ended")?
     }
 
-    /// Identity and generation of the gateways' `StatefulSet`.
+    /// UID and generation of the gateways' `StatefulSet`.
     async fn workload(&self) -> Result<(Option<String>, Option<i64>)> {
         self.workload_of(PIPELINE).await
     }
@@ -311,7 +312,7 @@ impl Release<'_> {
         Ok((found.uid(), found.metadata.generation))
     }
 
-    /// No node takes the gateway: the test says in its place, as a kubelet would, that it is ready.
+    /// No node takes the gateway. In place of a kubelet, the test reports it ready.
     async fn say_ready(&self) -> Result<()> {
         let pods: Api<Pod> = self.namespace.api();
         let name = "charted-gateway-0";
@@ -326,7 +327,7 @@ impl Release<'_> {
         Ok(())
     }
 
-    /// Of the release and its operator nothing is left but what its notes name.
+    /// Waits until only the objects that the release's notes name are left of the release and its operator.
     async fn wait_gone(&self) -> Result<()> {
         until("end of the release", GONE, async || {
             let left = self.left().await?;
@@ -388,7 +389,7 @@ impl Release<'_> {
     }
 }
 
-/// What the first definition knows of the usual pipeline.
+/// The fields of the usual pipeline that the first definition has.
 fn first() -> Value {
     json!({
         "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
@@ -399,7 +400,7 @@ fn first() -> Value {
     })
 }
 
-/// One gateway in either case, on a node that there is not.
+/// One gateway in either case, on a node that does not exist.
 fn change(minutes: u32) -> Value {
     json!({
         "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},

@@ -1,5 +1,5 @@
-//! The definition of `TracePipeline` and its rules on a real API server: nothing is dropped on the way through it, and every rule
-//! takes and refuses what it should. Nothing is stored: every request is a dry run.
+//! The definition of `TracePipeline` and its rules on a real API server: the server drops no field, and every rule accepts and rejects what
+//! it should. Nothing is stored: every request is a dry run.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::Cluster;
@@ -11,17 +11,17 @@ use sluice_crds::{TraceConnection, TracePipeline};
 
 use crate::turns::Uses;
 
-/// The same values as without a server.
+/// The cases of the tests without a server.
 #[path = "../../../../crds/tests/it/cases.rs"]
 mod cases;
 
 use cases::connections::{CONNECTION_CHANGES, CONNECTIONS};
 use cases::{AFTER_ENQUEUE, CHANGES, REPLICAS, value_cases};
 
-/// A namespace that every cluster has; nothing is made in it.
+/// A namespace that every cluster has; nothing is created in it.
 const NAMESPACE: &str = "default";
 
-/// A field manager that owns nothing, since nothing is stored.
+/// A field manager that owns nothing, because nothing is stored.
 const MANAGER: &str = "sluice-e2e-dry-run";
 
 const DEFINITIONS: [&str; 2] = [
@@ -31,7 +31,7 @@ const DEFINITIONS: [&str; 2] = [
 const CONNECTION: &str = include_str!("../../../../config/samples/traceconnection.yaml");
 const SMALLEST: &str = include_str!("../../../../config/samples/tracepipeline.yaml");
 
-/// A number or a share, bounded without a rule: what is taken, and what is refused.
+/// A number or a share, limited without a rule: accepted values, and rejected values.
 const UNAVAILABLE: [&[&str]; 2] = [
     &["1", "1000", r#""1%""#, r#""10%""#, r#""100%""#],
     &["0", "1001", r#""0%""#, r#""101%""#, r#""10""#, "1.5", "true"],
@@ -49,7 +49,7 @@ fn read(text: &str) -> Result<Value> {
     serde_saphyr::from_str(text).context("understand a file of this repository")
 }
 
-/// Names and texts of the files of `config/samples` that hold a pipeline.
+/// Names and texts of the files in `config/samples` with a pipeline.
 pub fn samples() -> Result<Vec<(String, String)>> {
     let folder = e2e_stack::paths::workspace().join("config/samples");
     let mut found = Vec::new();
@@ -65,7 +65,7 @@ pub fn samples() -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// Argo CD compares like this, and shows a resource that differs as out of sync for ever.
+/// Argo CD compares in this way, and would show a resource that differs as out of sync forever.
 #[tokio::test]
 async fn the_definitions_come_back_from_the_server_as_they_were_sent() -> Result<()> {
     let _turn = Uses::Servers.turn().await?;
@@ -90,7 +90,7 @@ async fn the_definitions_come_back_from_the_server_as_they_were_sent() -> Result
 async fn a_pipeline_comes_back_from_the_server_as_it_was_sent() -> Result<()> {
     let _turn = Uses::Servers.turn().await?;
     let cluster = cluster().await?;
-    // What the server fills in is what the types fill in.
+    // The server fills in the same defaults as our types.
     for (name, text) in samples()? {
         let typed: TracePipeline =
             serde_json::from_value(read(&text)?).with_context(|| format!("read {name}"))?;
@@ -141,7 +141,7 @@ async fn every_rule_takes_and_refuses_on_the_server_what_it_should() -> Result<(
     Ok(())
 }
 
-/// The connection of the sample, which comes back as it was sent, with other values in it.
+/// The connection of the sample, which the server returns unchanged; then with other values.
 #[tokio::test]
 async fn every_rule_of_a_connection_takes_and_refuses_on_the_server_what_it_should() -> Result<()> {
     let _turn = Uses::Servers.turn().await?;
@@ -163,7 +163,7 @@ async fn every_rule_of_a_connection_takes_and_refuses_on_the_server_what_it_shou
         for (value, message) in taken.chain(refused) {
             let mut object = connection(NAMESPACE, case.pointer, Some(value))?;
             if case.pointer.ends_with("/endpoints") {
-                // It needs https.
+                // This field requires https.
                 object["spec"]["clickhouse"]["tls"].take();
             }
             judge(&mut wrong, &format!("{} {value}", case.pointer), &create(&object).await?, message);
@@ -189,7 +189,7 @@ fn connection(namespace: &str, pointer: &str, value: Option<&str>) -> Result<Val
     Ok(object)
 }
 
-/// Rules about a change need something that is there: one pipeline, in a namespace of its own.
+/// Rules about a change need an existing object: one pipeline, in its own namespace.
 #[tokio::test]
 async fn every_rule_about_a_change_sees_it_on_the_server() -> Result<()> {
     let _turn = Uses::Servers.turn().await?;
@@ -205,7 +205,7 @@ async fn changes(cluster: &Cluster, namespace: &e2e_fixtures::cluster::Namespace
     let pipelines: Api<DynamicObject> = Api::namespaced_with(cluster.client(), namespace.name(), &resource);
     let mut wrong = Vec::new();
     for (number, (pointer, from, to, is_taken, message)) in CHANGES.iter().enumerate() {
-        // An operator may look after it: without Kafka it makes nothing.
+        // An operator may manage it: without Kafka, it makes nothing.
         let named = json!({"metadata": {"name": format!("change-{number}"), "namespace": namespace.name()}});
         let before = merged(&with(pointer, from)?, &named);
         let object = serde_json::from_value(before).context("describe a pipeline")?;
@@ -213,7 +213,7 @@ async fn changes(cluster: &Cluster, namespace: &e2e_fixtures::cluster::Namespace
         let mut after = merged(&with(pointer, to)?, &named);
         after["metadata"]["resourceVersion"] = json!(made.metadata.resource_version);
         let after: DynamicObject = serde_json::from_value(after).context("describe a changed pipeline")?;
-        // Replaced as a whole: a merge would keep what the change leaves out.
+        // The whole object is replaced: a merge would keep the fields that the change leaves out.
         let how = PostParams { dry_run: true, ..PostParams::default() };
         let answer = told(pipelines.replace(&format!("change-{number}"), &how, &after).await)?;
         let message = if *is_taken { "" } else { message };
@@ -239,7 +239,7 @@ async fn connection_changes(
         let object = serde_json::from_value(named(from)?).context("describe a connection")?;
         connections.create(&PostParams::default(), &object).await.context("make a connection")?;
         let how = PatchParams { dry_run: true, ..PatchParams::default() };
-        // A merge patch: what is not in the new value goes.
+        // A merge patch: fields that the new value does not have are removed.
         let mut after = named(to)?["spec"]["clickhouse"].clone();
         for field in ["endpoints", "shards"] {
             if after[field].is_null() {
@@ -253,7 +253,7 @@ async fn connection_changes(
     Ok(())
 }
 
-/// The smallest pipeline with one value in it. What is above it must be there, as the server would fill it in.
+/// The smallest pipeline with one value. The parents of the value must exist, as the server would fill them in.
 fn with(pointer: &str, value: &str) -> Result<Value> {
     let typed: TracePipeline = serde_json::from_value(read(SMALLEST)?).context("read the smallest sample")?;
     let mut object = serde_json::to_value(typed).context("write the smallest sample")?;
@@ -263,7 +263,7 @@ fn with(pointer: &str, value: &str) -> Result<Value> {
     Ok(object)
 }
 
-/// What the server would store, or its words when it refuses.
+/// The object that the server would store, or its message if it rejects it.
 async fn create(cluster: &Cluster, object: &Value) -> Result<Result<Value, String>> {
     let here = merged(object, &json!({"metadata": {"namespace": NAMESPACE}}));
     let how = PostParams { dry_run: true, ..PostParams::default() };
@@ -279,7 +279,7 @@ fn told(answer: kube::Result<DynamicObject>) -> Result<Result<Value, String>> {
     }
 }
 
-/// Notes an answer that is not the expected one; an empty message stands for "taken".
+/// Records an unexpected answer; an empty message means "accepted".
 fn judge(wrong: &mut Vec<String>, what: &str, answer: &Result<Value, String>, message: &str) {
     match answer {
         Ok(_) if message.is_empty() => {}

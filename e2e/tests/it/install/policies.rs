@@ -1,5 +1,5 @@
-//! The admission policies of the sample, narrowed to one namespace and put to a real API server: a namespace that is marked is not deleted,
-//! and no pipeline comes to commit after the enqueue in one that is not.
+//! The admission policies of the sample, limited to one namespace, on a real API server: a marked namespace cannot be deleted, and an
+//! unmarked namespace gets no pipeline that commits after the enqueue.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ const POLICIES: &str = "config/samples/keep-volumes.yaml";
 /// The label that marks a namespace.
 const LABEL: &str = "sluice.dev/keep-volumes";
 
-/// Time until an API server carries out a policy that was made, or sees a label that was changed.
+/// Time until an API server applies a new policy, or sees a changed label.
 const SEEN: Duration = Duration::from_mins(1);
 
-/// Plays the policies in a namespace, without deleting it, and takes them away.
+/// Tests the policies in a namespace, without deleting it, and removes them.
 pub async fn keep_volumes(namespace: &Namespace) -> Result<()> {
     let text = std::fs::read_to_string(paths::workspace().join(POLICIES)).context("read the policies")?;
     let policies: Vec<Value> = serde_saphyr::from_multiple(&text).context("understand the policies")?;
@@ -39,7 +39,7 @@ pub async fn keep_volumes(namespace: &Namespace) -> Result<()> {
     played.and(mark(namespace, None).await)
 }
 
-/// The same for one namespace: other tests have theirs.
+/// The policy, limited to one namespace: other tests have their own.
 fn narrowed(mut policy: Value, namespace: &str) -> Value {
     for pointer in ["/metadata/name", "/spec/policyName"] {
         if let Some(name) = policy.pointer_mut(pointer) {
@@ -69,7 +69,7 @@ async fn mark(namespace: &Namespace, value: Option<&str>) -> Result<()> {
     marked.map(drop).context("label the namespace")
 }
 
-/// Waits until the API server would let it be done, or would not.
+/// Waits until the API server would allow the request, or would not.
 async fn may(
     namespace: &Namespace,
     what: &str,
@@ -91,13 +91,13 @@ async fn may(
     .await
 }
 
-/// Asks, without deleting it.
+/// A dry run of the deletion.
 async fn deletion(namespace: &Namespace) -> Result<kube::Result<()>> {
     let namespaces: Api<Object> = Api::all(namespace.cluster().client());
     Ok(namespaces.delete(namespace.name(), &DeleteParams::default().dry_run()).await.map(drop))
 }
 
-/// Asks, without making it.
+/// A dry run of the creation.
 async fn after_enqueue(namespace: &Namespace) -> Result<kube::Result<()>> {
     let mut pipeline: Value = serde_saphyr::from_str(SMALLEST).context("understand a sample")?;
     pipeline["metadata"]["namespace"] = json!(namespace.name());

@@ -1,6 +1,6 @@
-//! Each sample is applied for real. No Secret that it names is there: it is not Ready, says for Kafka and for `ClickHouse` which one is missing,
-//! and keeps no other one from being looked after. What other operators make beside a pipeline is taken by their definitions, with every
-//! field of it. The policies that keep volumes are put to the server that is to carry them out.
+//! Each sample is applied for real, without the Secrets that it names. It is not Ready, reports the missing Secret for Kafka and for
+//! `ClickHouse`, and does not delay other pipelines. Objects of other operators in the samples are accepted by their definitions, with
+//! every field. The policies that keep volumes are tested on the real server.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Namespace, Seen, until};
@@ -17,7 +17,7 @@ use crate::install::policies;
 use crate::operator::foreign_kinds::with_definitions;
 use crate::turns::Uses;
 
-/// What stands beside a pipeline.
+/// The sample with objects beside a pipeline.
 const BESIDE: &str = "config/samples/side-by-side.yaml";
 
 /// A connection and two pipelines that reference it.
@@ -47,7 +47,7 @@ async fn apply_all(namespace: &Namespace) -> Result<()> {
             let live = pipelines.get(&name).await.context("get a sample")?;
             let status = live.status.unwrap_or_default();
             if status.observed_generation != live.metadata.generation {
-                return Ok(Seen::NotYet("nobody has looked at it".to_owned()));
+                return Ok(Seen::NotYet("not reconciled yet".to_owned()));
             }
             let untold = untold(&live.spec, &status);
             Ok(Seen::when(untold.is_empty(), || untold.join("; ")))
@@ -57,7 +57,7 @@ async fn apply_all(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Two pipelines that share a connection, without its Secrets: both say which one is missing, and the connection counts them.
+/// Two pipelines share a connection, without its Secrets: both report which one is missing, and the connection counts them.
 #[tokio::test]
 async fn pipelines_of_the_sample_share_its_connection() -> Result<()> {
     let _turn = Uses::Servers.turn().await?;
@@ -102,7 +102,7 @@ async fn apply_connected(namespace: &Namespace) -> Result<()> {
     .await
 }
 
-/// What a sample without any of its Secrets should say and does not.
+/// What the status should report for a sample without its Secrets, and does not.
 fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String> {
     let secrets_of = |side: Side| {
         let secrets = spec.secrets().into_iter().filter(move |named| named.of.side() == side);
@@ -110,7 +110,7 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
     };
     let (of_source, of_sink) = (secrets_of(Side::Source), secrets_of(Side::Sink));
     let mut untold = Vec::new();
-    // Where a sample names no Secret of Kafka, what it lacks there is the broker or the topic.
+    // If a sample names no Secret for Kafka, the broker or the topic is missing.
     let mut check = |kind: &str, reason: Option<&str>, names: &[&str]| {
         let said = condition(status, kind);
         let is_told = said.is_some_and(|said| {
@@ -128,7 +128,7 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
     if !of_sink.is_empty() {
         check(kind::SINK_REACHABLE, Some(reason::SECRET_MISSING), &of_sink);
     }
-    // Without a Secret it lacks the broker, the topic, or a login of the operator's own.
+    // Without a Secret, the broker, the topic, or the operator's own login is missing.
     let kafka = spec.source.kafka.iter();
     let lacked = kafka.flat_map(|kafka| kafka.topics.iter().chain(&kafka.bootstrap_servers));
     let lacked = lacked.map(String::as_str);
@@ -139,13 +139,13 @@ fn untold(spec: &TracePipelineSpec, status: &TracePipelineStatus) -> Vec<String>
         (true, true) => lacked,
         (false, _) => of_sink,
     };
-    // A cluster may have it.
+    // A cluster may have this storage class.
     first.extend(spec.queue.storage_class_name.as_deref());
     check(kind::READY, None, &first);
     untold
 }
 
-/// What is said of a login of the operator's own that it lacks: the audience, the token endpoint or the flag.
+/// What the status must report if the operator's own login is missing: the audience, the token endpoint or the flag.
 fn own_login(spec: &TracePipelineSpec) -> Option<&str> {
     let oauth = spec.source.kafka.as_ref()?.sasl.as_ref()?.oauth.as_ref()?;
     let token = oauth.service_account_token.as_ref().map(|token| token.audience.as_str());
@@ -206,12 +206,12 @@ async fn apply_beside(namespace: &Namespace) -> Result<()> {
         let taken = namespace.cluster().apply_strictly(&object).await?;
         let taken = serde_json::to_value(taken).context("write what was taken")?;
         if let Some(fields) = object.as_object_mut() {
-            // The server keeps it in another form.
+            // The server stores it in another form.
             fields.remove("stringData");
         }
         ensure!(merged(&taken, &object) == taken, "{object} was taken as {taken}");
     }
-    // A definition that takes everything would prove nothing.
+    // A definition that accepts everything would prove nothing.
     let mut wrong = json!({"apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaTopic", "metadata": {"name": "wrong"},
         "spec": {"partitionz": 12}});
     wrong["metadata"]["namespace"] = json!(namespace.name());
@@ -223,8 +223,8 @@ async fn apply_beside(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// The `ClickHouse` operator's definition is in no package registry. This one has what its documentation names of the fields that the
-/// sample uses: a field elsewhere, or of another type, is refused; whether there is such a field only the documentation says.
+/// The `ClickHouse` operator's definition is in no package registry. This one has the documented fields that the sample uses. A field
+/// elsewhere, or of another type, is rejected. Whether a field exists, only the documentation shows.
 fn clickhouse_installation() -> Value {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let object = |properties: Value| json!({"type": "object", "properties": properties});

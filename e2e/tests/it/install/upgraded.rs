@@ -1,6 +1,6 @@
-//! An operator that is upgraded to one with another default image, and downgraded again: gateways of a pipeline that names no image run on
-//! with the one that they began with, and one that is replaced for another reason gets it, too. Those of a pipeline that follows the
-//! operator get its image, until it follows no more. Numbered spans flow through all of it: none is lost, none doubled.
+//! The operator is upgraded to one with another default image, and downgraded again. Gateways of a pipeline that names no image run on with
+//! their first image, and a gateway that is replaced for another reason gets that image, too. Gateways of a pipeline that follows the
+//! operator get the operator's image, until the pipeline no longer follows. Numbered spans flow the whole time: none is lost, none doubled.
 
 use std::collections::BTreeSet;
 
@@ -19,19 +19,19 @@ use crate::environment::READY;
 use crate::install::chart::operator_image;
 use crate::scene::{self, FLOW, Scene, Uses};
 
-/// Nobody has it: a gateway that were given it would not start.
+/// No such image exists: a gateway with it would not start.
 const OTHER_IMAGE: &str = "sluice.local/none:1";
 
 /// Load of numbered spans.
 const SPANS_PER_SECOND: u64 = 1_000;
 
-/// Spans that must come between two steps: two seconds' worth.
+/// Spans that must come between two steps: two seconds of load.
 const SPANS_BETWEEN: u64 = 2_000;
 
-/// The gateway that is replaced in between.
+/// The gateway that is replaced meanwhile.
 const REPLACED: &str = "traces-gateway-1";
 
-/// Alone: the operator is everybody's.
+/// Alone: all tests share the operator.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group chart"]
 async fn an_operator_with_another_default_image_replaces_no_gateway_while_spans_flow() -> Result<()> {
@@ -45,7 +45,7 @@ async fn a_pipeline_that_follows_the_operator_gets_its_image_while_spans_flow() 
     with_two_images("upgraded_automatic", follows).await
 }
 
-/// Plays with a pipeline that names no image, and the images that are installed; these are installed again in the end.
+/// Runs with a pipeline that names no image, and with the installed images; installs these again at the end.
 async fn with_two_images(test: &str, play: impl AsyncFnOnce(&Scene, &Images) -> Result<()>) -> Result<()> {
     scene::run(test, Uses::ServersAlone, 4, async |scene: &mut Scene| {
         let operator = operator_image(&scene.environment.cluster).await?;
@@ -53,7 +53,7 @@ async fn with_two_images(test: &str, play: impl AsyncFnOnce(&Scene, &Images) -> 
         let unnamed = Settings { image: String::new(), ..scene.pipeline.settings().clone() };
         scene.pipeline = Pipeline::new(&scene.namespace, unnamed);
         let played = play(scene, &images).await;
-        // Also after a failure: other tests come with what is installed.
+        // Also after a failure, because other tests use what is installed.
         played.and(install(scene, &images).await)
     })
     .await
@@ -106,21 +106,21 @@ async fn follows(scene: &Scene, images: &Images) -> Result<()> {
     scene.pipeline.wait_ready(FLOW).await.context("with the operator's image")?;
     scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
 
-    // It follows no more, and stays where it got to.
+    // It no longer follows, and keeps its current image.
     scene.pipeline.apply(&as_operator("Manual")).await?;
     scene.pipeline.wait_ready(READY).await?;
     let moved = scene.pipeline.gateways().uids().await?;
     install(scene, images).await?;
     let former = Some(images.gateway.as_str());
     let told = |status: &TracePipelineStatus| status.operator_image.as_deref() == former;
-    scene.pipeline.wait("looked after with the former image", READY, told).await?;
+    scene.pipeline.wait("reconciled with the former image", READY, told).await?;
     scene.pipeline.wait_ready(READY).await?;
     scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
     ensure!(scene.pipeline.gateways().uids().await? == moved, "the downgrade replaced a gateway");
     scene.end(load).await
 }
 
-/// A second image of the same gateway, by another name, given to the cluster. Its program was built for the first one.
+/// A second image of the same gateway with another name, loaded into the cluster. Its program is that of the first one.
 async fn next_image(scene: &Scene) -> Result<String> {
     let store = scene.environment.images()?;
     let program = gateway_program();
@@ -139,12 +139,12 @@ async fn running(scene: &Scene) -> Result<BTreeSet<String>> {
     Ok(containers.collect())
 }
 
-/// Waits until an operator with this default image has looked at the pipeline, which is Ready with the image that it began with.
+/// Waits until an operator with this default image has reconciled the pipeline, and it is Ready with its first image.
 async fn wait_told(scene: &Scene, default: &str) -> Result<()> {
     let began_with = scene.environment.gateway_image.clone();
     let other = Some(default).filter(|default| *default != began_with);
     let told = |status: &TracePipelineStatus| status.operator_image.as_deref() == other;
-    let status = scene.pipeline.wait(&format!("looked after with {default}"), READY, told).await?;
+    let status = scene.pipeline.wait(&format!("reconciled with {default}"), READY, told).await?;
     ensure!(status.image.as_deref() == Some(began_with.as_str()), "its image is {:?}", status.image);
     scene.pipeline.wait_ready(READY).await.map(drop)
 }

@@ -1,7 +1,7 @@
-//! Two operators divide the pipelines of a cluster by labels. A pipeline that changes its label goes from one to the other: its gateways run on,
-//! and the one that it left writes nothing more.
+//! Two operators divide the pipelines of a cluster by labels. If a pipeline's label changes, the other operator takes it over: its gateways
+//! run on, and the first operator writes nothing more.
 //!
-//! Owner: the test; the processes are its own, while the installed operator rests.
+//! Owner: the test; the processes are its own, while the installed operator is paused.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ use crate::scene::{self, FLOW, Scene, Uses};
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
 
-/// Load of numbered spans: enough to see one that is missing or doubled.
+/// Load of numbered spans: enough to notice a missing or doubled span.
 const SPANS_PER_SECOND: u64 = 1_000;
 
 /// Spans to wait for between two changes.
@@ -34,7 +34,7 @@ const SPANS_BETWEEN: u64 = 4_000;
 async fn a_pipeline_moves_to_another_operator_while_its_gateways_run_on() -> Result<()> {
     scene::run("divided", Uses::OwnOperator, PARTITIONS, async |scene: &mut Scene| {
         scene.environment.local_clickhouse_only()?;
-        // Each end reaches one of the two: pods by name, the operators' processes on loopback.
+        // Pods reach the first address by name, and the operators' processes the second on loopback.
         let brokers = vec![scene.environment.kafka_pods.clone(), scene.environment.kafka_host.clone()];
         let settings = Settings { brokers, ..scene.pipeline.settings().clone() };
         scene.pipeline = Pipeline::new(&scene.namespace, settings);
@@ -79,7 +79,7 @@ async fn moves(scene: &Scene, (first, second): (&LocalOperator, &LocalOperator))
     label(scene, "b").await?;
     wait_signed(scene, "sluice-b").await?;
     let written = works(first);
-    // Something to do for whoever looks after the pipeline.
+    // A change that the operator of the pipeline must carry out.
     scene.pipeline.apply(&json!({"replicas": 2, "podDisruptionBudget": {"maxUnavailable": 2}})).await?;
     wait_budget(scene, 2).await?;
     scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
@@ -96,7 +96,7 @@ async fn label(scene: &Scene, team: &str) -> Result<()> {
     patched.map(drop).context("label the pipeline")
 }
 
-/// Waits until the operator of this release looks after the pipeline.
+/// Waits until the operator of this release manages the pipeline.
 async fn wait_signed(scene: &Scene, release: &str) -> Result<()> {
     let expected = format!("{}/{release}", scene.namespace.name());
     until(&format!("the signature of {release}"), READY, async || {
@@ -118,7 +118,7 @@ async fn wait_budget(scene: &Scene, most: i32) -> Result<()> {
     .await
 }
 
-/// Writes about pipelines and their objects.
+/// Number of writes about pipelines and their objects.
 fn works(operator: &LocalOperator) -> usize {
     operator.front.writes().iter().filter(|write| write.call.works()).count()
 }

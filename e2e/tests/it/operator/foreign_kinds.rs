@@ -1,4 +1,4 @@
-//! Definitions of other people's kinds, on the cluster for as long as a test needs them.
+//! Definitions of kinds of other projects, which are on the cluster while a test needs them.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use kube::discovery::{ApiGroup, Discovery};
 use serde_json::Value;
 
-/// How long a definition may take to be served, and to be told of; the API server collects its kinds and schemas every second or so.
+/// How long it may take until a definition is served and listed; the API server collects kinds and schemas about once a second.
 const SERVED: Duration = Duration::from_mins(1);
 
-/// Awaits `body` with these definitions. One that is there already is somebody else's, and is used and left as it is; the others go
-/// afterwards, with all objects of them.
+/// Awaits `body` with these definitions. An existing one belongs to another program: it is used, and stays unchanged. The others are
+/// deleted afterwards, with all objects of their kinds.
 pub async fn with_definitions<T>(
     cluster: &Cluster,
     definitions: &[Value],
@@ -50,9 +50,9 @@ async fn define(cluster: &Cluster, definition: &Value, made: &mut Vec<String>) -
     told_of(cluster, definition).await
 }
 
-/// Waits until objects of the kind can be asked for, and it is in the list of all kinds and in the schema of all kinds. All three come a
-/// while after it is served: until then the API server answers that its storage is being made, and helm, which asks for the list, and
-/// Argo CD, which asks for the schema, do not ask again.
+/// Waits until objects of the kind can be listed, and the kind is in the list of all kinds and in the schema of all kinds. All three happen
+/// a while after the definition is served. Before that, the API server answers that its storage is not ready. helm reads the list and Argo
+/// CD reads the schema, and neither retries.
 async fn told_of(cluster: &Cluster, definition: &Value) -> Result<()> {
     let spec = &definition["spec"];
     let (group, kind) = (text(&spec["group"])?, text(&spec["names"]["kind"])?);

@@ -1,20 +1,20 @@
-//! The operator is killed after every single write that it makes, through all that is done to a pipeline in its life: made, its volumes
-//! grown, changed in config and in memory, changed to what fails and is taken back by the operator, and to what waits and is taken back by
-//! an edit, suspended, resumed, its volumes replaced by smaller ones, one gateway fewer, deleted. Numbered spans flow through all of it but
-//! its beginning and its end: none is lost, none doubled. What is done to it from outside its spec is in [`outside`].
+//! The operator is killed after every single write, in all changes of a pipeline's life. The pipeline is made; its volumes grow; its config
+//! and memory change; a change fails and the operator rolls it back; a change waits and an edit reverts it. It is suspended and resumed;
+//! smaller volumes replace its volumes; one gateway is removed; it is deleted. Numbered spans flow from the first change to the last: none
+//! is lost, none doubled. Changes from outside its spec are in [`outside`].
 //!
 //! ```text
-//! start -> Lease -> watches -> reconcile -> a write --> API server: carried out, the answer is kept back
+//! start -> Lease -> watches -> reconcile -> a write --> API server: carried out, the answer is held
 //!   ^                                          `-----> SIGKILL
-//!   `--- until the pipeline is as asked, and each of its objects is there once ---'
+//!   `--- until the pipeline is as requested, and each of its objects exists once ---'
 //! ```
 //!
-//! Job: shows of the real thing what the model in `operator/plan` shows of the plan: whatever an operator knows that is written nowhere,
-//! the next one does without. Place in the flow: a front lets the first write of each process through and nothing after it; an event or
-//! the Lease is no write. Owner: the test; the processes are its own, while the installed operator rests. Limits: an answer is kept back
-//! every time, which is the harder half: the operator never learns that it succeeded. The volumes of the local stack cannot grow, so the
-//! test plays the resizer, as in `volumes.rs`. The operator asks gateways by the addresses of their pods, which this machine can do
-//! because it is the node.
+//! Job: shows with the real program what the model in `operator/plan` shows for the plan: an operator needs no knowledge that is not
+//! stored. Place in the flow: a front forwards the first write of each process and nothing after it; events and writes of the Lease do not
+//! count. Owner: the test; the processes are its own, while the installed operator is paused. Limits: each answer is held, which is the
+//! harder case: the operator never learns that the write succeeded. The volumes of the local stack cannot grow, so the test plays the
+//! resizer, as in `volumes.rs`. The operator reaches gateways by the addresses of their pods. That works from this machine because it is
+//! the node.
 
 mod lives;
 mod outside;
@@ -40,31 +40,31 @@ use whole::{complete, objects, wait_complete, wait_pods, wait_whole};
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
 
-/// Memory that gateways are changed to: more than they have by themselves.
+/// The gateways' new memory: more than their default.
 const MEMORY: &str = "320Mi";
 
-/// Load of numbered spans: enough to see one that is missing or doubled at any step.
+/// Load of numbered spans: enough to notice a missing or doubled span at any step.
 const SPANS_PER_SECOND: u64 = 1_000;
 
-/// Rows that must be there before the first change: both gateways have inserted and committed by then.
+/// Rows that must be in the table before the first change: both gateways have inserted and committed by then.
 const ROWS_BEFORE: u64 = 4_000;
 
-/// Longest time for one action: as many lives of two seconds, and a busy machine.
+/// Longest time for one change: many processes of two seconds each, on a busy machine.
 const LONGEST: Duration = Duration::from_mins(4);
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group killed-operator"]
 async fn an_operator_that_dies_of_every_write_finishes_every_action() -> Result<()> {
     scene::run("killed_operator", Uses::OwnOperator, PARTITIONS, async |scene: &mut Scene| {
-        // Volumes of any other class, on any other cluster, are not the test's to resize.
+        // The test may resize only volumes of this class, on the local stack.
         scene.environment.local_clickhouse_only()?;
-        // Each end reaches one of the two: pods by name, the operator's process on loopback.
+        // Pods reach the first address by name, and the operator's process the second on loopback.
         let brokers = vec![scene.environment.kafka_pods.clone(), scene.environment.kafka_host.clone()];
         let settings = Settings { brokers, ..scene.pipeline.settings().clone() };
         scene.pipeline = Pipeline::new(&scene.namespace, settings);
         let cluster = scene.environment.cluster.clone();
         let played = while_operator_rests(&cluster, Box::pin(play(scene))).await;
-        // The storage class is everybody's.
+        // All tests share the storage class.
         let restored = volumes::lets_grow(&cluster, false).await;
         played.and(restored)
     })
@@ -97,7 +97,7 @@ async fn play(scene: &Scene) -> Result<()> {
     std::fs::remove_dir_all(&lives.folder).context("remove the test's files")
 }
 
-/// Everything is made by processes of which none makes two things.
+/// Several processes make all objects, and none makes two of them.
 async fn made(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
     let done = async {
@@ -109,7 +109,7 @@ async fn made(lives: &mut Lives<'_>) -> Result<()> {
     lives.act("creation", done).await?.ensure_pods(&[1, 1])
 }
 
-/// The claims grow, the `StatefulSet` is made again, and the very pods go on.
+/// The claims grow, the `StatefulSet` is made again, and the same pods run on.
 async fn grown(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
     let done = async {
@@ -119,14 +119,14 @@ async fn grown(lives: &mut Lives<'_>) -> Result<()> {
     lives.act("growth", done).await?.ensure_pods(&[1, 1])
 }
 
-/// Each gateway is replaced, and once.
+/// Each gateway is replaced exactly once.
 async fn changed(lives: &mut Lives<'_>, action: &str, change: &Value) -> Result<()> {
     let scene = lives.scene;
     let spec = spec(2, change);
     lives.act(action, complete(scene, &spec)).await?.ensure_pods(&[2, 2])
 }
 
-/// A gateway that does not start is tried, and brought back; the other one never notices.
+/// The operator tries a gateway that does not start, and rolls it back; the other gateway does not change.
 async fn taken_back(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     let scene = lives.scene;
     let unknown = json!({"source": {"kafka": {"properties": {"no.such.property": "1"}}}});
@@ -140,12 +140,12 @@ async fn taken_back(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     lives.act("roll-back", done).await?.ensure_pods(&[1, 3])
 }
 
-/// An edit takes an image back that nobody has, while one gateway waits for it; the other one never notices.
+/// One gateway waits for an image that does not exist, and an edit reverts the image; the other gateway does not change.
 async fn healed(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     let scene = lives.scene;
     let nowhere = json!({
         "gateway": {"image": "sluice.local/gateway:no-such-version"},
-        // A Job of that image would be waited for first.
+        // Otherwise the operator would first wait for a Job with that image.
         "sink": {"clickhouse": {"schema": {"management": "None"}}},
     });
     let done = async {
@@ -157,7 +157,7 @@ async fn healed(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     lives.act("heal", done).await?.ensure_pods(&[1, 3])
 }
 
-/// All gateways leave, and what they need to come back stays.
+/// All gateways leave, and everything that they need to come back stays.
 async fn suspended(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     let scene = lives.scene;
     let done = async {
@@ -179,7 +179,7 @@ async fn resumed(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     lives.act("resume", complete(scene, &spec)).await?.ensure_pods(&[1, 1])
 }
 
-/// Each gateway is emptied and made again with another volume, and no claim is left of those that were.
+/// Each gateway is drained and made again with another volume, and none of the former claims is left.
 async fn volumes_replaced(lives: &mut Lives<'_>, action: &str, spec: &Value) -> Result<()> {
     let scene = lives.scene;
     let before = volumes::uids(scene).await?;
@@ -195,7 +195,7 @@ async fn volumes_replaced(lives: &mut Lives<'_>, action: &str, spec: &Value) -> 
     Ok(())
 }
 
-/// One of two leaves when it is empty, and its volume goes once a Job has found that empty. The other one goes on as it is.
+/// One of two gateways leaves when it is empty. Its volume is deleted after a Job has found it empty. The other gateway runs on unchanged.
 async fn one_left(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     let scene = lives.scene;
     let stays = format!("{}-gateway-0", scene.pipeline.name());
@@ -210,7 +210,7 @@ async fn one_left(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     scene.pipeline.gateways().ensure_not_restarted(&stays).await
 }
 
-/// The gateway that is left gets empty, and then all of it goes, its volume too: `Drain` is the deletion policy that nobody chose.
+/// The last gateway drains, and then everything is deleted, its volume too: `Drain` is the default deletion policy.
 async fn deleted(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
     let done = async {
@@ -228,7 +228,7 @@ async fn deleted(lives: &mut Lives<'_>) -> Result<()> {
     assert_event(scene, "Drained").await
 }
 
-/// So many gateways with grown volumes, changed otherwise.
+/// This many gateways with grown volumes, and with `change`.
 fn spec(replicas: u32, change: &Value) -> Value {
     merged(&volumes::spec("2Gi", replicas), change)
 }

@@ -1,4 +1,4 @@
-//! Two operators and one Lease: one works, the other waits; one that can no longer say that it leads ends before the other begins.
+//! Two operators with one Lease: one works, the other waits. An operator that cannot renew the Lease ends before the other one begins.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::environment::{READY, without_operator};
 use crate::operator::many::program;
 use crate::turns::Uses;
 
-/// It gives up 12 s after its last renewal, and looks every 2 s; the rest is for a busy machine.
+/// It gives up 12 s after its last renewal, and checks every 2 s; the rest is for a busy machine.
 const GIVES_UP: Duration = Duration::from_secs(40);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,17 +48,17 @@ async fn two(namespace: &Namespace, target: &Resolved, folder: &Path) -> Result<
     wait_holder(namespace, "first_").await?;
     let second = LocalOperator::start(orders("second"), folder).await?;
     let pipeline = pipeline(namespace, target);
-    // A missing topic is said of it, which is a write.
+    // The status must report the missing topic, which is a write.
     pipeline.apply(&change(1)).await?;
     pipeline.wait("with a status", READY, |_| true).await?;
     ensure!(works(&second) == 0, "the one that waits has written {:?}", second.front.writes());
     first.front.cut();
-    // There is something to write for whoever leads: one that led too early would be seen to.
+    // The leader must write this change: an operator that leads too early would be noticed.
     pipeline.apply(&change(2)).await?;
     let ended = until("the end of the leader", GIVES_UP, async || {
         let written = works(&second);
         let ended = first.program.ended()?;
-        // Counted before: what the second has written then, it wrote while the first ran.
+        // Counted before: what the second operator has written by then, it wrote while the first one ran.
         Ok(match ended {
             None if written > 0 => Seen::Failed(anyhow!("both lead: {:?}", second.front.writes())),
             ended => ended.map_or(Seen::NotYet("it runs".to_owned()), Seen::Done),
@@ -73,7 +73,7 @@ async fn two(namespace: &Namespace, target: &Resolved, folder: &Path) -> Result<
     second.program.stop().await
 }
 
-/// Writes of one that works.
+/// Number of writes of a working operator.
 fn works(operator: &LocalOperator) -> usize {
     let is_work = |write: &&Write| write.call.resource != "leases";
     operator.front.writes().iter().filter(is_work).count()

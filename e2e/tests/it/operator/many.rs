@@ -1,4 +1,4 @@
-//! Many pipelines at once: all become Ready, then nothing is written any more, and an edit waits for no gateway that is silent.
+//! Many pipelines at once: all become Ready, then the operator writes nothing more, and an edit does not wait for silent gateways.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use e2e_stack::programs::{self, Form};
 use crate::environment::without_operator;
 use crate::turns::Uses;
 
-/// The operator's program, when it is not to be compiled.
+/// Variable that names the operator's program; without it, the program is compiled.
 const PROGRAM: &str = "SLUICE_OPERATOR_PROGRAM";
 
-/// Each pipeline is looked at at least once within it, and was in the 100 s without a write before.
-/// More gateways are silent than there are reconciles at the same time.
+/// In the quiet time, each pipeline is reconciled at least once; before it, there were 100 s without a write. There are more silent
+/// gateways than parallel reconciles.
 const ORDER: Order = Order { pipelines: 30, quiet: Duration::from_secs(35), silent: Silent(60) };
 
-/// The small form of `e2e-bench operator-scale`, which has a front that counts between the operator and the API server.
+/// The small form of `e2e-bench operator-scale`, which counts requests in a proxy between the operator and the API server.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group operator"]
 async fn a_second_reconcile_writes_nothing_whatever_the_number_of_pipelines() -> Result<()> {
@@ -29,7 +29,7 @@ async fn a_second_reconcile_writes_nothing_whatever_the_number_of_pipelines() ->
     Ok(())
 }
 
-/// The operator's program: the one that is asked for, else that of this checkout, which `cargo verify` has compiled for its image.
+/// The operator's program: the one that the variable names, or that of this checkout, which `cargo verify` has compiled for its image.
 pub fn program() -> PathBuf {
     std::env::var_os(PROGRAM).map_or_else(|| programs::OPERATOR.file(Form::Checked), PathBuf::from)
 }

@@ -1,5 +1,4 @@
-//! `kubectl sluice` against a pipeline that runs: each command tells what is so, also as JSON, and ends with the status that its help
-//! names.
+//! `kubectl sluice` with a running pipeline: each command prints the right facts, also as JSON, and exits with the status in its help.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,19 +21,19 @@ use tokio::net::TcpStream;
 use crate::delivery::malformed::good;
 use crate::scene::{self, Scene, Uses};
 
-/// The plugin's program, when it is not to be compiled.
+/// Variable that names the plugin's program; without it, the program is compiled.
 const PROGRAM: &str = "SLUICE_KUBECTL_PROGRAM";
 
-/// Partitions of the topic, and gateways at one for four of them.
+/// Partitions of the topic; the pipeline has one gateway for four of them.
 const PARTITIONS: i32 = 8;
 
-/// Spans that the pipeline reads meanwhile: enough that every partition has been committed.
+/// Spans that the pipeline reads: enough that the group has committed every partition.
 const SPANS: u64 = 20_000;
 
-/// How long the operator may take to write what it has seen into the status.
+/// How long the operator may take to write an observation into the status.
 const SOON: Duration = Duration::from_secs(90);
 
-/// What a command wrote, and how it ended.
+/// The output and the exit status of a command.
 struct Ended {
     code: Option<i32>,
     out: String,
@@ -42,13 +41,13 @@ struct Ended {
 }
 
 impl Ended {
-    /// What it wrote as JSON; the exit status must be this.
+    /// Its output as JSON; fails unless the exit status is `code`.
     fn json(&self, code: i32) -> Result<Value> {
         ensure!(self.code == Some(code), "ended with {:?}: {}{}", self.code, self.out, self.told);
         serde_json::from_str(&self.out).with_context(|| format!("understand {:?}", self.out))
     }
 
-    /// That it wrote this; the exit status must be this.
+    /// Fails unless its output contains `part` and the exit status is `code`.
     fn has(&self, code: i32, part: &str) -> Result<()> {
         ensure!(self.code == Some(code), "ended with {:?}: {}{}", self.code, self.out, self.told);
         ensure!(
@@ -108,7 +107,7 @@ async fn the_plugin_tells_and_drains_a_pipeline_that_runs() -> Result<()> {
     .await
 }
 
-/// The other tests' pipelines still have the former fields of resources, for which `status` names something to do.
+/// The pipelines of other tests still have the former fields of resources, about which `status` warns.
 fn with_nothing_deprecated() -> Value {
     let (requests, limits) = (json!({"cpu": "100m"}), json!({"memory": "256Mi"}));
     json!({"gateway": {"resources": {"memory": null, "cpuRequest": null, "requests": requests, "limits": limits}}})
@@ -141,7 +140,7 @@ async fn tells(plugin: &Plugin) -> Result<()> {
     plugin.run("spool traces").await?.has(0, "traces-gateway-1")
 }
 
-/// `audit` of what is whole, and of nothing; no pod is left of either.
+/// `audit` of complete rows, and of nothing; neither leaves a pod.
 async fn audits(scene: &Scene, plugin: &Plugin) -> Result<()> {
     let report = plugin.run("audit traces --json").await?.json(0)?;
     let totals = &report["totals"];
@@ -149,7 +148,7 @@ async fn audits(scene: &Scene, plugin: &Plugin) -> Result<()> {
     let text = plugin.run("audit traces --partition 3").await?;
     text.has(0, "nothing is missing or doubled")?;
     ensure!(text.out.starts_with("Kafka against ") && text.out.contains("/3 "), "{}", text.out);
-    // The gateway checks the form of an option, and its exit code and words are passed on.
+    // The gateway checks the form of an option; the plugin passes on its exit code and message.
     plugin.run("audit traces --since yesterday").await?.has(64, "--since")?;
     plugin.run("audit others").await?.has(66, "there is no pipeline others")?;
     until("no pod of an audit", SOON, async || {
@@ -160,7 +159,7 @@ async fn audits(scene: &Scene, plugin: &Plugin) -> Result<()> {
     .await
 }
 
-/// `dead-letter`, by a message that cannot be read.
+/// `dead-letter`, with a message that cannot be read.
 async fn letters(scene: &Scene, plugin: &Plugin) -> Result<()> {
     let mut cut_short = good("cut short");
     cut_short.truncate(cut_short.len() - 4);
@@ -182,11 +181,11 @@ async fn letters(scene: &Scene, plugin: &Plugin) -> Result<()> {
     plugin.run("dead-letter traces show --limit 1").await?.has(0, scene.topic.name())?;
     let would_be = format!("would be replayed to {}/3", scene.topic.name());
     plugin.run("dead-letter traces replay --dry-run --limit 1").await?.has(0, &would_be)?;
-    // A wrong word is the gateway's to refuse, and its status is passed on.
+    // The gateway rejects a wrong option; the plugin passes on its exit status.
     plugin.run("dead-letter traces list --nonsense").await?.has(64, "--nonsense")
 }
 
-/// `drain` until nothing is held, while which the operator leaves the gateway alone, and back.
+/// `drain` until nothing is held, while the operator leaves the gateway alone, and `undrain`.
 async fn drains(scene: &Scene, plugin: &Plugin) -> Result<()> {
     let pods = scene.pipeline.gateways().list().await?;
     let found = pods.first().context("no gateway")?;
@@ -203,7 +202,7 @@ async fn drains(scene: &Scene, plugin: &Plugin) -> Result<()> {
     plugin.run("drain traces-gateway-77").await?.has(66, "there is no pod traces-gateway-77")
 }
 
-/// From another address than its own a gateway drains for those alone that know which pod it is, whatever the network lets through.
+/// From another address than its own, a gateway accepts drain requests only if they name its pod, whatever the network allows.
 async fn takes_commands_of_who_names_it(pod: &Pod) -> Result<()> {
     let uid = pod.uid().context("a pod without a UID")?;
     let address =
@@ -212,7 +211,7 @@ async fn takes_commands_of_who_names_it(pod: &Pod) -> Result<()> {
         (CONTROL_PORT, "/drain", None, "404"),
         (CONTROL_PORT, "/drain", Some("00000000-0000-4000-8000-000000000000"), "421"),
         (ADMIN_PORT, "/drain", Some(&*uid), "404"),
-        // It takes part already.
+        // It has already joined its group.
         (CONTROL_PORT, "/resume", Some(&*uid), "200"),
     ] {
         let name = named.map(|uid| format!("{POD_UID_HEADER}: {uid}\r\n")).unwrap_or_default();
@@ -227,7 +226,7 @@ async fn takes_commands_of_who_names_it(pod: &Pod) -> Result<()> {
     Ok(())
 }
 
-/// Waits until every partition has a gateway, and this one as many as it says.
+/// Waits until every partition has a gateway, and this gateway has a number of partitions that `wanted` accepts.
 async fn has_partitions(plugin: &Plugin, pod: &str, wanted: impl Fn(i32) -> bool) -> Result<()> {
     until(&format!("the partitions of {pod}"), SOON, async || {
         let lag = plugin.run("lag traces --json").await?.json(0)?;

@@ -1,4 +1,4 @@
-//! The `PodMonitor` of a pipeline's gateways, of a kind that a cluster may get later.
+//! The `PodMonitor` of a pipeline's gateways; a cluster may get this kind later.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Seen, until};
@@ -16,10 +16,10 @@ use crate::environment::READY;
 use crate::operator::foreign_kinds::with_definitions;
 use crate::scene::{self, Scene, Uses};
 
-/// Of the kind, where the Prometheus operator or a test has brought it.
+/// The definition of the kind, from the Prometheus operator or from a test.
 const DEFINITION: &str = "podmonitors.monitoring.coreos.com";
 
-/// Alone: what it makes goes with the definition, which belongs to the whole cluster.
+/// Alone: its objects are deleted with the definition, which the whole cluster shares.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group operator"]
 async fn a_pod_monitor_is_made_where_the_cluster_knows_the_kind_and_goes_with_its_switch() -> Result<()> {
@@ -52,7 +52,7 @@ async fn with_kind(scene: &Scene) -> Result<()> {
     let selector = selector.collect::<Vec<_>>().join(",");
     let pods: Vec<Pod> = scene.namespace.list(&selector).await?;
     ensure!(pods.len() == 1, "{selector} selects {} pods", pods.len());
-    // Another look changes nothing of it.
+    // Another reconcile does not change it.
     let version = found.resource_version();
     scene
         .pipeline

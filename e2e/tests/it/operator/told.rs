@@ -1,5 +1,5 @@
-//! What a person at a terminal reads: `kubectl get tp`, which the server prints, and `kubectl describe tp` tell what runs, how far it is
-//! behind, why it has that size, what it is doing and what a person must do.
+//! The output for a user at a terminal: `kubectl get tp`, which the server prints, and `kubectl describe tp`. They show what runs, its lag,
+//! the reason for its size, what it is doing, and what the user must do.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ async fn kubectl_tells_what_a_pipeline_is_and_what_a_person_must_do() -> Result<
     .await
 }
 
-/// That it waits for a topic, and which one a person must make.
+/// It waits for a topic, and the output names the topic that a user must create.
 async fn waits(scene: &Scene) -> Result<()> {
     let row = row(scene).await?;
     let of = |column: &str| row.get(column).map(String::as_str);
@@ -49,7 +49,7 @@ async fn waits(scene: &Scene) -> Result<()> {
     says(scene, &[&format!("the topic \"{topic}\" does not exist"), "Waiting", reason::TOPIC_MISSING]).await
 }
 
-/// What runs, how far behind, and why there are as many as there are; nobody has to do anything.
+/// What runs, its lag, and the reason for its number of gateways; the user has nothing to do.
 async fn runs(scene: &Scene) -> Result<()> {
     let expected = [
         ("NAME", "traces"),
@@ -58,7 +58,7 @@ async fn runs(scene: &Scene) -> Result<()> {
         ("PARTITIONS", "8"),
         ("LAG", "0"),
     ];
-    // The lag is looked at every few seconds.
+    // The operator checks the lag every few seconds.
     until("a row that says that it runs", READY, async || {
         let row = row(scene).await?;
         let is_so = expected.iter().all(|(column, value)| row.get(*column).is_some_and(|is| is == value));
@@ -80,11 +80,11 @@ async fn runs(scene: &Scene) -> Result<()> {
     .await
 }
 
-/// `kubectl describe` has all of these.
+/// The output of `kubectl describe` has all of these words.
 async fn says(scene: &Scene, words: &[&str]) -> Result<()> {
-    until("what describe has to say", READY, async || {
+    until("the output of kubectl describe", READY, async || {
         let said = kubectl(scene, &["describe", "tp", scene.pipeline.name()]).await?;
-        // How it is laid out is kubectl's.
+        // kubectl decides the layout.
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         let missing: Vec<&&str> = words.iter().filter(|word| !said.contains(**word)).collect();
         Ok(Seen::when(missing.is_empty(), || format!("describe does not say {missing:?}: {said}")))
@@ -92,13 +92,13 @@ async fn says(scene: &Scene, words: &[&str]) -> Result<()> {
     .await
 }
 
-/// What `kubectl get` prints of the pipeline, by column.
+/// The row of the pipeline that `kubectl get` prints, by column.
 async fn row(scene: &Scene) -> Result<BTreeMap<String, String>> {
     let table = kubectl(scene, &["get", "tp", scene.pipeline.name()]).await?;
     cells(&table).with_context(|| format!("kubectl get prints no table: {table}"))
 }
 
-/// The cells of a table of one row, by the heads of its columns, below which they begin.
+/// The cells of a table of one row. Each begins below the head of its column.
 fn cells(table: &str) -> Option<BTreeMap<String, String>> {
     let (head, row) = table.split_once('\n')?;
     let begins = |at: usize| at == 0 || head.as_bytes()[at - 1] == b' ';
@@ -120,7 +120,7 @@ fn a_table_is_cut_at_its_heads() {
     assert_eq!(cells("No resources found"), None);
 }
 
-/// As a person runs it, in the namespace of the scene; gives what it prints.
+/// Runs kubectl as a user would, in the namespace of the scene; returns what it prints.
 pub async fn kubectl(scene: &Scene, words: &[&str]) -> Result<String> {
     let programs = spawn_blocking(|| kubernetes::programs::build(&Paths::from_environment()?));
     let ran = Command::new(programs.await.context("find kubectl")??.join("kubectl"))

@@ -1,5 +1,5 @@
-//! A change of gateways goes to one of them first, goes back by itself when it fails, and is tried again when the spec is edited, then by
-//! two gateways at a time behind the first; numbered spans flow through all of it.
+//! A change of gateways goes to one of them first. If it fails, it is rolled back. After the next edit of the spec it is tried again, and
+//! then rolled out to two gateways at a time. Numbered spans flow the whole time.
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use e2e_fixtures::cluster::{Seen, until};
@@ -17,7 +17,7 @@ use crate::scene::{self, Scene, Uids, Uses, are_others};
 /// Load of numbered spans: several messages a second and partition, and little of two shared cores.
 const SPANS_PER_SECOND: u64 = 2_000;
 
-/// The gateway that is tried.
+/// The canary.
 const FIRST: &str = "traces-gateway-2";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,13 +94,13 @@ async fn state(scene: &Scene) -> Result<Option<RolloutState>> {
     Ok(rollout.map(|rollout| rollout.state).filter(|_| is_news))
 }
 
-/// While the first one is tried no other is replaced; it ends when the others follow.
+/// While the canary runs, no other gateway is replaced; it ends when the others follow.
 async fn others_wait_for_the_first(scene: &Scene, before: &Uids) -> Result<()> {
     let mut looks = 0_u32;
     until("end of the time in which one gateway is tried", READY, async || {
         let now = uids(scene).await?;
         match state(scene).await? {
-            // It was tried before the pods were listed as well, and the others were as they had been.
+            // The canary phase also lasted until before the pods were listed, and the others had not changed.
             Some(RolloutState::Canary) => {
                 if others(&now) != others(before) {
                     let early = anyhow!("others were replaced too early: {before:?}, then {now:?}");
@@ -127,7 +127,7 @@ async fn wait_complete(scene: &Scene) -> Result<Uids> {
     uids(scene).await
 }
 
-/// One was made before the other was ready: Kubernetes replaced the one and the operator the other.
+/// One pod was made before the other was ready: Kubernetes replaced the one and the operator the other.
 async fn ensure_others_went_together(scene: &Scene) -> Result<()> {
     let pods = scene.pipeline.gateways().list().await?;
     let of =
@@ -140,7 +140,7 @@ async fn ensure_others_went_together(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// What `kubectl describe` shows.
+/// Checks what `kubectl describe` shows.
 async fn assert_event(scene: &Scene, said: &str) -> Result<()> {
     let events: Api<Event> = scene.namespace.api();
     until("the event of what failed", READY, async || {

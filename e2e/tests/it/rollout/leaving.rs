@@ -1,6 +1,6 @@
-//! While `ClickHouse` is away nobody can leave: that inserts fail is said; a pipeline of fewer gateways, or none, says who leaves and how
-//! far they are, and so does the same one when it is deleted meanwhile. Once the server is back it goes, drained. Numbered spans flow
-//! through all of it: none is lost, none doubled.
+//! While `ClickHouse` is unreachable, no gateway can leave. The status reports that inserts fail. A pipeline with fewer wanted gateways, or
+//! none, reports which gateways leave and how far they are; so does a pipeline that is deleted meanwhile. Once the server is back, it is
+//! drained and deleted. Numbered spans flow the whole time: none is lost, none doubled.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::deletion::life::assert_event;
 use crate::gitops::health::reached;
 use crate::scene::{self, Scene, Uses};
 
-/// Load of numbered spans: little, since all that comes while the server is away is kept.
+/// Load of numbered spans: small, because gateways keep everything that arrives while the server is unreachable.
 const SPANS_PER_SECOND: u64 = 500;
 
-/// Rows that must be there before.
+/// Rows that must be in the table before the outage.
 const ROWS_BEFORE: u64 = 2_000;
 
-/// Time for a load to pass, and for gateways to come or to leave. That inserts fail is known after two looks at the gateways, half a minute
-/// apart.
+/// Time for a load to pass, and for gateways to start or to leave. The operator knows after two checks, half a minute apart, that inserts
+/// fail.
 const FLOW: Duration = Duration::from_mins(3);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,7 +53,7 @@ fn spec(replicas: u32, suspend: bool) -> Value {
     json!({"replicas": replicas, "suspend": suspend, "scaling": {"drain": {"timeout": "10m"}}})
 }
 
-/// Gateways were told to leave, until there are so many.
+/// The gateways above this number are being drained.
 fn drains_to(target: u32) -> impl Fn(&TracePipelineStatus) -> bool {
     move |status| {
         let drain = status.scaling.as_ref().and_then(|scaling| scaling.drain.as_ref());
@@ -61,12 +61,12 @@ fn drains_to(target: u32) -> impl Fn(&TracePipelineStatus) -> bool {
     }
 }
 
-/// No gateway inserts, and the operator has heard of it.
+/// No gateway inserts, and the operator knows it.
 fn is_sink_failing(status: &TracePipelineStatus) -> bool {
     status.conditions.iter().any(|one| one.reason == reason::INSERTS_FAILING)
 }
 
-/// It is held while its gateways are not empty, and goes with its volumes when they are.
+/// It is held while its gateways are not empty, and is deleted with its volumes when they are.
 async fn deleted(scene: &Scene, front: &SinkFront) -> Result<()> {
     let pipelines: Api<TracePipeline> = scene.namespace.api();
     pipelines.delete(scene.pipeline.name(), &DeleteParams::default()).await.context("delete the pipeline")?;

@@ -1,8 +1,8 @@
-//! The number of gateways follows the load, knows when more of them would not help, and takes none away before it is empty; or it
-//! is somebody else's, by the scale subresource.
+//! The number of gateways follows the load, does not rise if more gateways would not help, and falls only when the leaving gateways are
+//! empty. Or another client sets it, through the scale subresource.
 //!
-//! A gateway gets so little of a processor that one of them cannot do what two shared cores can produce. What one can do depends on the
-//! machine and on how its program was built, so the operator measures it first. Numbered spans flow through all of it, many and then
+//! A gateway gets so little CPU that one of them cannot process the load that two shared cores can produce. The capacity of one depends on
+//! the machine and on the build of its program, so the operator measures it first. Numbered spans flow the whole time, first many and then
 //! few: none is lost, none doubled.
 
 use std::convert::Infallible;
@@ -25,56 +25,56 @@ use crate::environment::READY;
 use crate::operator::told::kubectl;
 use crate::scene::{self, Scene, Uses};
 
-/// Partitions: enough for many numbers of gateways, of which few are worth having.
+/// Partitions: enough for many numbers of gateways, but only a few of these numbers are useful.
 const PARTITIONS: i32 = 12;
 
-/// As many gateways as partitions: no bound of the spec keeps their number from rising.
+/// As many gateways as partitions, so that the spec does not limit their number.
 const REPLICAS_MAX: u32 = 12;
 
-/// Numbers of gateways that are worth having: with any other, the fullest gateway has no fewer partitions
-/// than with the next lower of these.
+/// Useful numbers of gateways. With any other number, the gateway with the most partitions has as many as with the next lower useful
+/// number.
 const USEFUL_STEPS: [u32; 6] = [1, 2, 3, 4, 6, 12];
 
-/// What one gateway may use of a processor.
+/// CPU limit of one gateway.
 const CPU_LIMIT: &str = "40m";
 
 /// Spans of a message of this shape.
 const MESSAGE_SPANS: u64 = 100;
 
-/// Load of numbered spans, a kilobyte each, by which the operator measures what one gateway can do: a few messages a second.
+/// Load of numbered spans, a kilobyte each, during which the operator measures the capacity of one gateway: a few messages a second.
 const MEASURED_SPANS_PER_SECOND: u64 = 500;
 
-/// The load, in percent of what one gateway can do: more than one gateway's worth, and far less than twelve's. What comes while the number is
-/// only recommended is a backlog that the others must read first.
+/// The load, in percent of one gateway's capacity: more than one gateway can process, and far less than twelve can. While the number is
+/// only recommended, a backlog grows that the others must read first.
 const LOAD_PERCENT: u64 = 150;
 
 /// The largest load that is produced, spans a second: half a core to produce.
 const SPANS_PER_SECOND_MAX: u64 = 24_000;
 
-/// What is left of the load when it falls, as a part of what one gateway can do.
+/// Divides one gateway's capacity: the load after it falls.
 const FEW_PER_CAPACITY: u64 = 5;
 
-/// Seconds of what is left of the load that must come once gateways have left.
+/// Seconds of the small load that must come after gateways have left.
 const SECONDS_AFTER: u64 = 5;
 
-/// How long one insert takes while the server is slow: with so few at a time, a fraction of what the load needs.
+/// How long one insert takes while the server is slow: with few inserts at a time, this is a fraction of the load.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// Time for a decision to be made and carried out. Up: 30 s of a load, three polls, pods that start on busy
-/// cores. Down: arrivals are averaged over three minutes, and a surplus counts after one or two.
+/// Time until a decision is made and carried out. Up: 30 s of a load, three polls, and pods that start on busy cores. Down: arrivals are
+/// averaged over three minutes, and a surplus counts after one or two.
 const DECIDED: Duration = Duration::from_mins(5);
 
-/// Time for a number that fits the load: one decision up, the backlog, and one down. While gateways read a backlog, each does less than it can
-/// do: the operator learns only after it that fewer are enough.
+/// Time until the number fits the load: one decision up, the backlog, and one down. While gateways read a backlog, each processes less than
+/// its capacity, so the operator learns only afterwards that fewer are enough.
 const SETTLED: Duration = Duration::from_mins(9);
 
-/// How long a number is watched that must not rise: three polls of the operator, so at least two decisions.
+/// How long a number that must not rise is watched: three polls of the operator, so at least two decisions.
 const WATCHED: Duration = Duration::from_secs(45);
 
-/// How often the numbers are looked at: a wrong one would be there for seconds at least.
+/// How often the numbers are polled: a wrong one would last for seconds at least.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// A backlog that is younger than this is none, seconds.
+/// A younger backlog than this does not count, seconds.
 const CAUGHT_UP_SECONDS: i64 = 30;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,14 +107,14 @@ async fn replicas_follow_the_load_and_leave_when_empty() -> Result<()> {
     scene::run("replicas_follow_the_load", Uses::ServersAlone, PARTITIONS, body).await
 }
 
-/// Spans a second that one gateway can do, as the operator has measured.
+/// The capacity of one gateway in spans a second, as measured by the operator.
 async fn capacity_of_one(scene: &Scene) -> Result<u64> {
     let status = seen(scene, "knows what one gateway can do", |status| capacity(status).is_some()).await?;
     let messages = capacity(&status).and_then(|messages| u64::try_from(messages).ok());
     Ok(messages.context("no capacity is known")? * MESSAGE_SPANS)
 }
 
-/// What is recommended is said, again and again, and not done.
+/// The recommendation is reported repeatedly, and not carried out.
 async fn only_recommended(scene: &Scene, load: (&Load, u64)) -> Result<()> {
     tokio::select! {
         said = said_for_a_while(scene, load) => said,
@@ -122,7 +122,7 @@ async fn only_recommended(scene: &Scene, load: (&Load, u64)) -> Result<()> {
     }
 }
 
-/// More gateways are recommended, and still are after as much of the load as comes while the number is watched.
+/// More gateways are recommended. The recommendation is still the same after the watched time, with the load of that time.
 async fn said_for_a_while(scene: &Scene, (load, rate): (&Load, u64)) -> Result<()> {
     let is_more = |status: &TracePipelineStatus| recommended(status) > Some(1);
     seen(scene, "recommends more", is_more).await?;
@@ -130,7 +130,7 @@ async fn said_for_a_while(scene: &Scene, (load, rate): (&Load, u64)) -> Result<(
     seen(scene, "still recommends more", is_more).await.map(drop)
 }
 
-/// The number of gateways that `Auto` comes to: it is worth having, and could be larger.
+/// The number of gateways that `Auto` reaches: a useful one that is below the largest.
 async fn more_gateways(scene: &Scene) -> Result<u32> {
     let status = seen(scene, "has more gateways", |status| status.ready_replicas > Some(1)).await?;
     useful_step(&status)?;
@@ -143,7 +143,7 @@ async fn more_gateways(scene: &Scene) -> Result<u32> {
     Ok(chosen)
 }
 
-/// More gateways never follow from a slow server, from its first slow insert on, and the status says why.
+/// A slow server never causes more gateways, from its first slow insert on, and the status says why.
 async fn slow_server(scene: &Scene, front: &SinkFront, before: u32) -> Result<()> {
     let slow = front.gate().rule(u32::MAX, SinkVerdict::Late(SLOW), |passage| passage.leg == Leg::Head);
     tokio::select! {
@@ -162,15 +162,15 @@ async fn slow_server(scene: &Scene, front: &SinkFront, before: u32) -> Result<()
     Ok(())
 }
 
-/// The server is named as what limits, and stays slow after that.
+/// The status names the server as the limit. The server stays slow for a while after that.
 async fn limited_for_a_while(scene: &Scene) -> Result<()> {
     scene.pipeline.wait_condition(SCALING_LIMITED, ("True", "SinkLimited"), DECIDED).await?;
-    // The time with a slow server is the fault itself, not a wait for something.
+    // The time with a slow server is the fault itself, so this waits for no condition.
     tokio::time::sleep(WATCHED).await;
     Ok(())
 }
 
-/// Gateways leave while spans flow: they are told to, and go when they are empty; the others read on.
+/// Gateways leave while spans flow: they are drained, and end when they are empty. The others read on.
 async fn fewer_gateways(scene: &Scene, before: u32) -> Result<()> {
     let is_told = |drain: &DrainStatus| drain.state == DrainState::Draining && drain.target < before;
     let status = seen(scene, "drains gateways", |status| leaving(status).is_some_and(is_told)).await?;
@@ -182,7 +182,7 @@ async fn fewer_gateways(scene: &Scene, before: u32) -> Result<()> {
     .map(drop)
 }
 
-/// Ends with an error alone: once more gateways are wanted, asked for from Kubernetes, or there.
+/// Ends only with an error: when more gateways than `most` are wanted, requested from Kubernetes, or running.
 async fn watch_at_most(scene: &Scene, most: u32) -> Result<Infallible> {
     let workloads: Api<StatefulSet> = scene.namespace.api();
     let workload = format!("{}-gateway", scene.pipeline.name());
@@ -201,9 +201,9 @@ async fn watch_at_most(scene: &Scene, most: u32) -> Result<Infallible> {
     }
 }
 
-/// A load after one that has sent `before` and has ended. Numbers go on, so that both are counted as one.
+/// A load after one that has sent `before` and has ended. The numbers continue, so that both are counted as one.
 fn load_after(scene: &Scene, before: &Sent, spans_per_second: u64) -> Load {
-    // Messages are sent whole, so that the next number begins one.
+    // Messages are sent completely, so the next number begins one.
     let next = before.acked.ranges().last().map_or(0, |range| range.end);
     let feed = scene.feed(Shape::Numbered, Some(spans_per_second));
     Load::start_numbers(&scene.producer, feed, next..u64::MAX)
@@ -218,7 +218,7 @@ async fn the_scale_subresource_is_anybodys_in_external() -> Result<()> {
         let load = scene.load(1_000);
         kubectl(scene, &["scale", "tp/traces", "--replicas=3"]).await?;
         seen(scene, "has three gateways", |status| status.ready_replicas == Some(3)).await?;
-        // Without metrics an HPA only keeps its bounds, which is enough to see that it finds and writes the number.
+        // Without metrics, an HPA only keeps its bounds, which is enough to see that it finds and writes the number.
         scene.namespace.apply(&autoscaler(scene.pipeline.name(), [1, 2])).await?;
         seen(scene, "has two gateways", |status| {
             status.replicas == Some(2) && status.ready_replicas == Some(2)
@@ -233,7 +233,7 @@ async fn the_scale_subresource_is_anybodys_in_external() -> Result<()> {
     scene::run("scale_subresource", Uses::Servers, PARTITIONS, body).await
 }
 
-/// Without metrics, so that it only keeps the number within these bounds.
+/// An HPA without metrics, which only keeps the number within these bounds.
 pub fn autoscaler(pipeline: &str, [least, most]: [u32; 2]) -> Value {
     json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "traces"},
@@ -251,10 +251,10 @@ fn spec(mode: &str) -> Value {
         "partitionsPerReplica": PARTITIONS,
         "scaling": {
             "mode": mode, "minReplicas": 1, "maxReplicas": REPLICAS_MAX,
-            // So long that arrivals decide: to work off the backlog sooner takes all gateways that there may be.
+            // Long enough that arrivals decide: to work off the backlog sooner would need the largest number of gateways.
             "targetLag": "10m", "scaleDownAfter": "1m", "drain": {"timeout": "2m"},
         },
-        // All of it reserved: what else runs on the machine takes none of what twelve of them may use.
+        // The whole limit is reserved, so that other programs of the machine take none of the CPU of twelve gateways.
         "gateway": {"resources": {"cpuRequest": CPU_LIMIT, "cpuLimit": CPU_LIMIT}},
     })
 }
@@ -267,8 +267,8 @@ async fn seen(
     scene.pipeline.wait(what, DECIDED, wanted).await
 }
 
-/// Gateways do the load, and are as many as it takes: none is on its way in or out, and no change is due. Else
-/// what was decided before the server got slow could be carried out while it is.
+/// Whether the gateways process the load with the right number: none is starting or leaving, and no change is due. Otherwise an earlier
+/// decision could be carried out while the server is slow.
 fn has_caught_up(status: &TracePipelineStatus) -> bool {
     let is_active = condition(status, SCALING_ACTIVE)
         .is_some_and(|active| active.status == "True" && active.reason == "Active");
@@ -279,7 +279,7 @@ fn has_caught_up(status: &TracePipelineStatus) -> bool {
         && lag_seconds(status).is_some_and(|lag| lag <= CAUGHT_UP_SECONDS)
 }
 
-/// How many gateways are wanted: one of the numbers that are worth having, or an error.
+/// The number of wanted gateways, or an error if it is not a useful one.
 fn useful_step(status: &TracePipelineStatus) -> Result<u32> {
     let wanted = status.desired_replicas.context("no number of gateways is wanted")?;
     ensure!(

@@ -1,4 +1,5 @@
-//! An idle topic has no gateways, and messages that arrive then are read from where the last gateway ended: none is lost, none doubled.
+//! An idle topic has no gateways. Messages that arrive then are read from the offset at which the last gateway ended: none is lost, none
+//! doubled.
 
 use std::time::Duration;
 
@@ -12,10 +13,10 @@ use crate::environment::READY;
 use crate::gitops::health::assert_state;
 use crate::scene::{self, Scene, Uses};
 
-/// Partitions: some of them have no message of those that come after the rest.
+/// Partitions: after the idle time, some of them get no messages.
 const PARTITIONS: i32 = 4;
 
-/// Spans before and after the rest.
+/// Spans before and after the idle time.
 const SPANS: u64 = 20_000;
 
 /// Time until the last gateway has left: a minute without a message, polls of 15 s, a drain, and a busy machine.
@@ -46,7 +47,7 @@ async fn an_idle_topic_has_no_gateways_until_a_message_arrives() -> Result<()> {
     .await
 }
 
-/// The pipeline says that it is idle, and no pod of it is left.
+/// The pipeline reports that it is idle, and has no pods.
 async fn rests(scene: &Scene) -> Result<()> {
     let words = scene.pipeline.wait_condition(condition::READY, ("True", reason::IDLE), LEFT).await?;
     ensure!(words.contains("idle"), "{words}");

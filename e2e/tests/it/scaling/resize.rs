@@ -1,8 +1,8 @@
-//! A gateway that the kernel kills for its memory is given more in place: the same pod, another limit, which the kubelet gives it on a real
-//! cgroup; and what the API server does not allow is told. Numbered spans flow through all of it: none is lost, none doubled.
+//! A gateway that was OOM-killed gets more memory in place: the same pod with another limit, which the kubelet sets on a real cgroup. If
+//! the API server rejects a resize, the status reports that. Numbered spans flow the whole time: none is lost, none doubled.
 //!
-//! A gateway of its usual size does not run out of memory, so the test takes it away: it lowers the limit of the running container's cgroup to
-//! what it uses, behind the kubelet's back, and the kernel does the rest. The local node is this machine.
+//! A gateway of the usual size does not run out of memory. So the test lowers the limit of the running container's cgroup to its usage,
+//! without the kubelet, and then the kernel kills it. The local node is this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,19 +23,19 @@ use crate::spec::quotas::limit;
 /// Several messages a second and partition.
 const SPANS_PER_SECOND: u64 = 2_000;
 
-/// Spans that must come between two steps: two seconds' worth.
+/// Spans that must come between two steps: two seconds of load.
 const SPANS_BETWEEN: u64 = 4_000;
 
-/// What a cgroup's limit is lowered by in one step, bytes.
+/// Bytes by which one step lowers a cgroup's limit.
 const SQUEEZE_BYTES: u64 = 1 << 20;
 
-/// Folders below `/sys/fs/cgroup` in which a container's cgroup is looked for.
+/// Depth below `/sys/fs/cgroup` down to which a container's cgroup is searched.
 const CGROUP_DEPTH_MAX: usize = 8;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_the_kernel_killed_is_given_more_memory_in_place() -> Result<()> {
     scene::run("resize", Uses::Servers, 4, async |scene: &mut Scene| {
-        // Another cluster's nodes are not this machine.
+        // The nodes of another cluster are not this machine.
         scene.environment.local_clickhouse_only()?;
         scene.start(&json!({"gateway": {"resources": {"resize": "InPlace"}}})).await?;
         let before = gateway(scene).await?;
@@ -48,7 +48,7 @@ async fn a_gateway_that_the_kernel_killed_is_given_more_memory_in_place() -> Res
     .await
 }
 
-/// 256Mi are three quarters of what it is given, rounded up.
+/// 256Mi are three quarters of the new limit, rounded up.
 async fn given(scene: &Scene, load: &Load, before: &Pod) -> Result<()> {
     let entry = wait_resize(scene, MemoryResizeState::Done, 1).await?;
     ensure!(entry.memory == "384Mi", "{entry:?}");
@@ -62,7 +62,7 @@ async fn given(scene: &Scene, load: &Load, before: &Pod) -> Result<()> {
     scene.wait_acked(load, SPANS_BETWEEN, FLOW).await
 }
 
-/// A quota has no room for the next step: that is told in its words, and the gateway goes on with what it has.
+/// A quota has no room for the next step: the status quotes the quota's message, and the gateway runs on with its current limit.
 async fn refused(scene: &Scene, load: &Load, before: &Pod) -> Result<()> {
     limit(&scene.namespace, "tight", &json!({"limits.memory": "400Mi"})).await?;
     squeeze(&gateway(scene).await?)?;
@@ -99,7 +99,7 @@ fn spec_memory(pod: &Pod) -> Option<String> {
     Some(container.resources.as_ref()?.limits.as_ref()?.get("memory")?.0.clone())
 }
 
-/// Lowers the limit of a gateway that runs to what it uses and the kernel cannot take back.
+/// Lowers the limit of a running gateway to the memory that the kernel cannot reclaim.
 fn squeeze(pod: &Pod) -> Result<()> {
     let file = limit_file(pod)?;
     let usage = ["memory.usage_in_bytes", "memory.current"].map(|name| file.with_file_name(name));
@@ -107,7 +107,7 @@ fn squeeze(pod: &Pod) -> Result<()> {
         usage.into_iter().find(|path| path.exists()).context("the cgroup does not say what is used")?;
     let mut bytes: u64 = fs::read_to_string(&usage).context("read what is used")?.trim().parse()?;
     let began = bytes;
-    // The kernel takes back what it can at each step, and refuses the first limit that what is left does not fit.
+    // At each step, the kernel reclaims memory. It refuses the first limit that is below the rest.
     while bytes > SQUEEZE_BYTES && fs::write(&file, bytes.to_string()).is_ok() {
         bytes -= SQUEEZE_BYTES;
     }

@@ -1,6 +1,6 @@
 //! TLS, client certificates, user and password: to a broker of the test's own, and to `ClickHouse` behind a front with TLS.
 //!
-//! Every way to connect is connected, and every way to get it wrong is told in words that name the field to look at.
+//! Every correct way to connect works, and every wrong one causes a message that names the field to check.
 
 mod broker;
 mod front;
@@ -33,7 +33,7 @@ use tokens::Tokens;
 /// Lifetime of a token that outlives a test.
 const TOKEN_SECONDS: u64 = 3_600;
 
-/// What the tests connect to.
+/// The servers of the tests.
 struct Secured {
     folder: PathBuf,
     keys: Keys,
@@ -44,7 +44,7 @@ struct Secured {
 }
 
 impl Secured {
-    /// Ends the broker, and removes the files when nobody writes any more.
+    /// Ends the broker, and then removes the files, because the broker writes into them.
     fn remove(self) -> Result<()> {
         drop(self.broker);
         fs::remove_dir_all(&self.folder).context("remove the test's files")
@@ -68,12 +68,12 @@ impl Secured {
         })
     }
 
-    /// The authority alone.
+    /// Settings with only the authority.
     fn tls(&self) -> Value {
         json!({"caFile": self.keys.certificate("ca")})
     }
 
-    /// The authority, and a certificate of this name.
+    /// Settings with the authority and a certificate of this name.
     fn tls_as(&self, name: &str) -> Value {
         merged(
             &self.tls(),
@@ -97,7 +97,7 @@ impl Secured {
         Ok(json!({"usernameFile": user, "passwordFile": password}))
     }
 
-    /// Ways to get a connection to Kafka, and how `check` tells of it: nothing when it is well.
+    /// Ways to connect to Kafka, and the words in the message of `check`: none if the way is correct.
     fn kafka_cases(&self) -> Vec<(&'static str, Value, &'static [&'static str])> {
         let at = |address: &str, change: Value| merged(&json!({"bootstrapServers": [address]}), &change);
         let Broker { tls, mutual, sasl_tls, sasl, .. } = &self.broker;
@@ -153,7 +153,7 @@ impl Secured {
         ]
     }
 
-    /// The same for `ClickHouse`.
+    /// As [`Self::kafka_cases`], for `ClickHouse`.
     fn clickhouse_cases(&self) -> Vec<(&'static str, Value, &'static [&'static str])> {
         let at = |url: &str, tls: Value| json!({"endpoints": [url], "tls": tls});
         let wrong =
@@ -189,7 +189,7 @@ impl Secured {
     }
 }
 
-/// What `sluice-gateway check` says of a config: its problems, one of them a line.
+/// The problems that `sluice-gateway check` reports for a config, one per line.
 async fn problems(program: &Path, config: &Path) -> Result<Vec<String>> {
     let mut check = Command::new(program);
     check.args(["check", "--json", "--config"]).arg(config);
@@ -221,7 +221,7 @@ async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
         .kafka_cases()
         .into_iter()
         .map(|(name, change, said)| (name, json!({"source": {"kafka": change}}), said));
-    // Beside a broker of their own: its listener with tokens needs an issuer from the start.
+    // A broker of their own: its listener with tokens needs an issuer from the start.
     let tokens = Tokens::start("refused-tokens", TOKEN_SECONDS).await?;
     Topic::create(&tokens.broker.host, "spans", 1).await?;
     let of_tokens = tokens.cases()?.into_iter();

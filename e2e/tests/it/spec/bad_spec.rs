@@ -1,4 +1,4 @@
-//! Specs that cannot be carried out: each is answered with a condition or a refusal that says what to do, and works once mended.
+//! Specs that cannot be carried out: each causes a condition or a rejection that says what to do, and works after the correction.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::scene::{self, Scene, Uses};
 use crate::storage::replaced;
 use crate::storage::volumes;
 
-/// Waits for the condition, and that its message and that of Ready name what is missing.
+/// Waits for the condition; its message and that of Ready must contain `word`.
 async fn expect_condition(scene: &Scene, kind: &str, reason: &str, word: &str) -> Result<()> {
     let message = scene.pipeline.wait_condition(kind, ("False", reason), READY).await?;
     ensure!(message.contains(word), "the message of {kind} does not name {word}: {message}");
@@ -28,7 +28,7 @@ async fn expect_condition(scene: &Scene, kind: &str, reason: &str, word: &str) -
     Ok(())
 }
 
-/// Ready again, and spans flow.
+/// Waits until it is Ready again and spans flow.
 async fn expect_mended(scene: &Scene) -> Result<()> {
     scene.pipeline.wait_ready(READY).await?;
     let sent =
@@ -95,7 +95,7 @@ async fn an_unknown_table_is_named_and_made_when_allowed() -> Result<()> {
     .await
 }
 
-/// The spec stays as it is: only the table comes.
+/// The spec does not change: only the table is created.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group spec"]
 async fn a_missing_table_is_found_when_somebody_else_makes_it() -> Result<()> {
@@ -125,7 +125,7 @@ async fn rename(scene: &Scene, (from, to): (&str, &str)) -> Result<()> {
 #[ignore = "group spec"]
 async fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
     scene::run("an_unknown_storage_class_is", Uses::Servers, 4, async |scene: &mut Scene| {
-        // Nobody makes volumes of another class on any other cluster.
+        // This class of volumes exists only on the local stack.
         scene.environment.local_clickhouse_only()?;
         let (cluster, unknown) = (scene.namespace.cluster().clone(), scene.namespace.name().to_owned());
         let played = async {
@@ -134,15 +134,15 @@ async fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
             expect_condition(scene, kind::READY, reason::STORAGE_CLASS_MISSING, &unknown).await?;
             health::assert_state(&scene.pipeline, "storage-class-missing").await?;
             let claims = volumes::claims(scene).await?;
-            ensure!(claims.is_empty(), "claims that nobody can serve and nobody can change: {claims:?}");
+            ensure!(claims.is_empty(), "claims of a class that does not exist: {claims:?}");
             cluster.apply(&replaced::class(&unknown)).await?;
             tokio::select! {
                 mended = expect_mended(scene) => mended,
-                ended = provide_also(cluster.client(), &unknown) => bail!("nobody makes volumes: {ended:?}"),
+                ended = provide_also(cluster.client(), &unknown) => bail!("the provisioner has ended: {ended:?}"),
             }
         };
         let played = played.await;
-        // It belongs to no namespace.
+        // The class is not namespaced, so it is deleted here.
         played.and(cluster.delete(&replaced::class(&unknown)).await)
     })
     .await
@@ -152,7 +152,7 @@ async fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
 async fn too_little_memory_is_refused_with_the_number_that_would_do() -> Result<()> {
     scene::run("too_little_memory_is_refused", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
-        // The buffers of four partitions with record batches of 16 MiB do not fit 128 MiB, which the schema allows.
+        // The buffers of four partitions with record batches of 16 MiB do not fit into 128 MiB, which the schema allows.
         let memory = |memory: &str| {
             json!({
                 "source": {"kafka": {"recordBatchBytesMax": "16Mi"}},
@@ -176,7 +176,7 @@ async fn too_little_memory_is_refused_with_the_number_that_would_do() -> Result<
     .await
 }
 
-/// An edit that the API server refuses, and one that the operator refuses, are nothing to gateways that run, nor is the way back.
+/// An edit that the API server or the operator rejects does not affect running gateways, nor does its correction.
 async fn nothing_happens_to_gateways(
     scene: &Scene,
     mended: &Value,
@@ -188,7 +188,7 @@ async fn nothing_happens_to_gateways(
     scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
     let sent =
         scene.producer.produce(&scene.feed(e2e_fixtures::spans::Shape::Numbered, None), 1_000..2_000).await?;
-    // The first thousand came when it was mended.
+    // The first thousand came after the correction.
     scene.assert_nothing_lost(&Sent { acked: Numbers::from(0..2_000), ..sent }).await?;
     let meanwhile = running(scene).await?;
     ensure!(meanwhile == before, "a refused edit changed what ran: {before:?}, {meanwhile:?}");
@@ -199,8 +199,8 @@ async fn nothing_happens_to_gateways(
     Ok(())
 }
 
-/// What runs: the gateways by name, each with its UID and how often it was started again, and the generation of their `StatefulSet`, of
-/// which they were made.
+/// The running gateways by name, each with its UID and its number of restarts, and the generation of their `StatefulSet`, from which they
+/// were made.
 #[derive(Debug, PartialEq, Eq)]
 struct Running {
     gateways: BTreeMap<String, (String, i32)>,
@@ -215,7 +215,7 @@ async fn running(scene: &Scene) -> Result<Running> {
     Ok(Running { gateways, workload: workload.metadata.generation })
 }
 
-/// The numbers of whole MiB that a text has, as `256Mi` or `256MiB` or `256 MiB`.
+/// The numbers of whole MiB in a text, such as `256Mi`, `256MiB` or `256 MiB`.
 fn mebibytes(text: &str) -> impl Iterator<Item = u64> {
     text.match_indices("Mi").filter_map(|(end, _)| {
         let number = text[..end].trim_end();
@@ -240,16 +240,16 @@ async fn what_the_schema_can_check_is_refused_at_once() -> Result<()> {
             let applied = scene.pipeline.apply(&change).await;
             expect_refusal(applied, words).with_context(|| change.to_string())?;
         }
-        // Once it exists, some things stay as they are. No Secret, so no gateway starts.
+        // Some fields cannot change after the creation. There is no Secret, so no gateway starts.
         scene.pipeline.apply(&json!({})).await?;
         for (change, words) in refused_once_there() {
             let applied = scene.pipeline.apply(&change).await;
             expect_refusal(applied, words).with_context(|| change.to_string())?;
         }
-        // Mended, it is taken.
+        // After the correction, it is accepted.
         scene.apply_credentials().await?;
         expect_mended(scene).await?;
-        // And none of them is anything to gateways that run.
+        // None of these edits affects running gateways.
         let (before, generation) = (running(scene).await?, scene.pipeline.get().await?.metadata.generation);
         for (change, words) in refused().into_iter().chain(refused_once_there()) {
             let applied = scene.pipeline.apply(&change).await;
@@ -259,7 +259,8 @@ async fn what_the_schema_can_check_is_refused_at_once() -> Result<()> {
         }
         let after = scene.pipeline.get().await?.metadata.generation;
         ensure!(after == generation, "an edit was refused and taken: {generation:?}, {after:?}");
-        // Whoever has an event of it on the way still would have to act: a change that is taken is acted on after them.
+        // An accepted change is carried out after all earlier events. So an operator that reacts to a rejected one would have done it
+        // before.
         scene.pipeline.apply(&json!({"scaling": {"targetLag": "3m"}})).await?;
         scene.pipeline.wait_ready(READY).await?;
         let after = running(scene).await?;
@@ -269,7 +270,7 @@ async fn what_the_schema_can_check_is_refused_at_once() -> Result<()> {
     .await
 }
 
-/// The same for a pipeline that is there: some things stay as they are.
+/// The same for an existing pipeline: some fields cannot change.
 fn refused_once_there() -> Vec<(Value, &'static str)> {
     vec![
         (json!({"source": {"kafka": {"consumerGroup": "another"}}}), "consumerGroup cannot be changed"),
@@ -282,7 +283,7 @@ fn refused_once_there() -> Vec<(Value, &'static str)> {
     ]
 }
 
-/// Changes that the API server refuses, and what it says.
+/// Changes that the API server rejects, and its message.
 fn refused() -> Vec<(Value, &'static str)> {
     vec![
         (

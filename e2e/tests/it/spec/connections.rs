@@ -1,6 +1,6 @@
-//! Two pipelines read by one connection. A change of the connection replaces the gateways of both, each pipeline by its own rollout; one that
-//! says the same replaces none. A connection that goes is said, and what runs reads on; pipelines whose connection went first are drained and
-//! go. Numbered spans flow through all of it.
+//! Two pipelines use one connection. A change of the connection replaces the gateways of both, each by the pipeline's own rollout. A change
+//! without an effect replaces none. If the connection is deleted, the status reports it and the gateways run on. Pipelines whose connection
+//! was deleted first are drained and deleted. Numbered spans flow the whole time.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const SPANS_PER_SECOND: u64 = 1_000;
 
 const MAIN: &str = "main";
 
-/// A table of the second pipeline's own.
+/// The table of the second pipeline.
 const OTHER_TABLE: &str = "other_traces";
 
 /// Longest drain of a pipeline that is deleted.
@@ -40,7 +40,7 @@ async fn pipelines_share_a_connection_and_follow_its_changes() -> Result<()> {
         let group = settings.consumer_group();
         let other = Pipeline::new(&scene.namespace, settings);
         let played = play(scene, &other).await;
-        // The group has no members once its pipeline is gone.
+        // The group has no members after its pipeline is deleted.
         let removed = topic.delete().await.and(topic.delete_group(&group).await);
         played.and(removed)
     })
@@ -50,7 +50,7 @@ async fn pipelines_share_a_connection_and_follow_its_changes() -> Result<()> {
 async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
     scene.apply_credentials().await?;
     let both = [&scene.pipeline, other];
-    // The pipelines first: the connection is said to be missing, and then looked for.
+    // The pipelines first: they report that the connection is missing, and then find it.
     scene.pipeline.apply(&referring(None)).await?;
     other.apply(&referring(Some(OTHER_TABLE))).await?;
     for pipeline in both {
@@ -66,7 +66,7 @@ async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
 
     let load = scene.load(SPANS_PER_SECOND);
     let before = uids(&both).await?;
-    // The same server in other words: another config for both.
+    // The same server under another name: both get another config.
     let usual = &scene.pipeline.settings().clickhouse;
     let server = format!("{}/", usual.trim_end_matches('/'));
     ensure!(server != *usual, "{usual} is in these words already");
@@ -85,7 +85,7 @@ async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
     }
     let rolled = uids(&both).await?;
 
-    // From the reference to the same values in the spec: no gateway is replaced.
+    // The spec gets the values of the connection in place of the reference: no gateway is replaced.
     let inline = json!({"sink": {"clickhouse": {"endpoints": [server]}}});
     scene.pipeline.apply(&inline).await?;
     counted(scene, 1).await?;
@@ -109,7 +109,7 @@ async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
     Ok(())
 }
 
-/// The connection is deleted at once, and both pipelines say so while their gateways read on.
+/// The connection is deleted at once, and both pipelines report it while their gateways read on.
 async fn gone_first(scene: &Scene, both: &[&Pipeline; 2], rolled: &[Vec<String>]) -> Result<()> {
     delete_connection(scene).await?;
     for pipeline in both {
@@ -132,7 +132,7 @@ async fn delete_connection(scene: &Scene) -> Result<()> {
     .await
 }
 
-/// The spec with references in the place of what the usual one says.
+/// A spec with references in place of the usual values.
 fn referring(table: Option<&str>) -> Value {
     let named = json!({"name": MAIN});
     let mut spec = json!({
@@ -145,7 +145,7 @@ fn referring(table: Option<&str>) -> Value {
     spec
 }
 
-/// What the usual pipeline says of its servers, with these words for that of `ClickHouse`.
+/// The servers of the usual pipeline, with this URL for `ClickHouse`.
 fn connection(scene: &Scene, server: &str) -> Value {
     json!({
         "apiVersion": "sluice.dev/v1alpha1", "kind": "TraceConnection", "metadata": {"name": MAIN},
@@ -166,7 +166,7 @@ async fn change(scene: &Scene, spec: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the connection says that so many pipelines reference it.
+/// Waits until the connection's status has this number of pipelines.
 async fn counted(scene: &Scene, pipelines: u32) -> Result<()> {
     let connections: Api<TraceConnection> = scene.namespace.api();
     until(&format!("a count of {pipelines}"), READY, async || {

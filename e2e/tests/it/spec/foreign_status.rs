@@ -1,4 +1,4 @@
-//! The operator removes what another client writes into the status of a pipeline, and goes on writing its own.
+//! The operator removes what another client writes into the status of a pipeline, and continues to write its own.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Seen, until};
@@ -17,8 +17,8 @@ const STRANGER: &str = "somebody";
 async fn what_a_stranger_writes_into_the_status_is_removed() -> Result<()> {
     scene::run("foreign_status", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"replicas": 1})).await?;
-        // A drain that the operator never began, and then takes for its own: it changes some of the fields and removes them later.
-        // The others are the stranger's, and a drain without its state is refused by the definition.
+        // A drain that the operator did not begin. The operator treats it as its own, and changes and later removes some of its fields. The
+        // other client owns the rest, and the definition rejects a drain without its state.
         let drain = json!({"state": "Waiting", "target": 1, "from": 3, "since": "2026-01-01T00:00:00Z"});
         let status = json!({"scaling": {"reason": "by hand", "drain": drain}, "schemaJob": "by-hand"});
         write(scene, &status).await?;

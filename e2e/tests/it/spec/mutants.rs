@@ -1,9 +1,9 @@
-//! A hundred pipelines with something wrong: fields removed, exchanged, huge, negative, of another type, in foreign scripts. Each
-//! is refused with a message or taken with a verdict; the operator lives on, writes nothing but the pipelines' own objects, and
-//! another pipeline is not touched.
+//! A hundred pipelines with something wrong: fields removed, exchanged, huge, negative, of another type, in other scripts. The API server
+//! rejects each with a message, or accepts it and the operator gives a verdict. The operator runs on and writes only the pipelines' own
+//! objects, and another pipeline does not change.
 //!
-//! The operator runs as a process of its own behind a front that notes its writes, and its pods are taken by a node without a
-//! kubelet (`e2e_fixtures::local_operator`). Which mutants there are follows from [`SEED`].
+//! The operator runs as a process behind a front that records its writes, and a node without a kubelet takes its pods
+//! (`e2e_fixtures::local_operator`). The mutants follow from [`SEED`].
 
 mod mutation;
 
@@ -30,20 +30,20 @@ use crate::operator::many::program;
 use crate::turns::Uses;
 use mutation::Mutations;
 
-/// Mutants. Those of another seed are others.
+/// Number of mutants.
 const MUTANTS: u64 = 100;
 
-/// Where they follow from.
+/// The seed of the mutants.
 const SEED: u64 = 20_261_121;
 
-/// Another seed, for a search beyond those of every run.
+/// Variable with another seed, for a search for more failures.
 const SEED_VARIABLE: &str = "SLUICE_MUTANTS_SEED";
 
-/// How long the operator may take to say something about every mutant that was taken. Those whose Kafka is nowhere take 6 s each,
-/// ten at a time.
+/// How long the operator may take until every accepted mutant has a verdict. A mutant whose Kafka cannot be reached takes 6 s, ten at a
+/// time.
 const VERDICTS: Duration = Duration::from_mins(4);
 
-/// Kinds of requests by which an operator may change something.
+/// Kinds of requests with which an operator may change something.
 const WRITES: [&str; 17] = [
     "apply configmaps",
     "apply deployments",
@@ -77,7 +77,7 @@ async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
     let topic = Topic::create(&target.kafka.host, &name, 4).await?;
     let node = Node::start(&namespace, &target.kubeconfig).await?;
     let ran = Ground { target, namespace: namespace.clone(), topic: name }.run().await;
-    // The node last: it lets its pods go.
+    // The node goes last, because it ends the pods.
     let removed = namespace.delete().await.and(node.remove().await).and(topic.delete().await);
     ran.and(removed)
 }
@@ -88,10 +88,10 @@ struct Ground<'a> {
     topic: String,
 }
 
-/// A mutant, and what the API server answered.
+/// A mutant, and the API server's answer.
 struct Mutant {
     number: u64,
-    /// Its name and generation, when it was taken.
+    /// Its name and generation, if it was accepted.
     taken: Option<String>,
 }
 
@@ -122,7 +122,7 @@ impl Ground<'_> {
         ensure!(before == self.versions("healthy").await?, "the healthy pipeline was touched");
         self.check_writes(&operator.front.writes(), &mutants)?;
         self.check_owners().await?;
-        // It still works: a change of the healthy pipeline is carried out.
+        // It still works: it carries out a change of the healthy pipeline.
         healthy.apply(&merged(&at_rest(), &json!({"replicas": 2}))).await?;
         let two = |status: &sluice_crds::TracePipelineStatus| status.ready_replicas == Some(2);
         healthy.wait("with two gateways", READY, two).await?;
@@ -142,8 +142,8 @@ impl Ground<'_> {
         }
     }
 
-    /// What is mutated: every field that there is, as in the sample; every other time with a Kafka and without Secrets, so that
-    /// the operator goes on to making objects.
+    /// The object to mutate: every field of the sample. Every second one has a Kafka and no Secrets, so that the operator makes its
+    /// objects.
     fn original(&self, number: u64) -> Result<Value> {
         let sample: Value =
             serde_saphyr::from_str(include_str!("../../../../config/samples/tracepipeline-full.yaml"))
@@ -151,7 +151,7 @@ impl Ground<'_> {
         let here = json!({
             "metadata": {"name": format!("mutant-{number}"), "namespace": self.namespace.name()},
             "spec": {
-                // Of two with the same group the younger one would only wait.
+                // Of two pipelines with the same group, the younger one would only wait.
                 "source": {"kafka": {"consumerGroup": format!("mutants-{number}")}},
                 "gateway": {"resources": {"requests": {"cpu": POD_CORES}, "limits": {"cpu": null}}},
                 // It has a worker for each core, and buffers for each worker.
@@ -175,7 +175,7 @@ impl Ground<'_> {
         Ok(merged(&sample, &reachable))
     }
 
-    /// Sends every mutant as it is, past all types, and reads the answer.
+    /// Sends every mutant unchanged, without our types, and reads the answer.
     async fn apply_all(&self) -> Result<Vec<Mutant>> {
         let other = std::env::var(SEED_VARIABLE).ok().map(|seed| seed.parse().context("read the seed"));
         let seed: u64 = other.transpose()?.unwrap_or(SEED);
@@ -198,7 +198,7 @@ impl Ground<'_> {
         }
         let taken = mutants.iter().filter(|mutant| mutant.taken.is_some()).count();
         say::progress("mutants", &format!("{taken} of {MUTANTS} were taken"));
-        // Both happen, or this test shows nothing.
+        // Both must happen, or this test shows nothing.
         ensure!((15..85).contains(&taken), "{taken} of {MUTANTS} mutants were taken");
         let running =
             mutants.iter().filter(|mutant| mutant.taken.is_some() && can_run(mutant.number)).count();
@@ -222,7 +222,7 @@ impl Ground<'_> {
         Ok((status, answer))
     }
 
-    /// Every mutant that was taken has a verdict: conditions about its generation.
+    /// Waits until every accepted mutant has a verdict: conditions of its generation.
     async fn wait_verdicts(&self, mutants: &[Mutant]) -> Result<()> {
         until("a verdict about every mutant", VERDICTS, async || {
             let seen = self.pipelines().await?;
@@ -251,8 +251,8 @@ impl Ground<'_> {
         Ok(listed.into_iter().map(|pipeline| (pipeline.name_any(), pipeline)).collect())
     }
 
-    /// Every write was one of those that there should be, in this namespace, about an object that is called after a pipeline,
-    /// and none was refused: what the plan lets through, the API server takes.
+    /// Every write was an expected one, in this namespace, about an object with the name of a pipeline. The API server rejected none: it
+    /// accepts everything that the plan lets through.
     fn check_writes(&self, writes: &[Write], mutants: &[Mutant]) -> Result<()> {
         let names: BTreeSet<&str> =
             mutants.iter().filter_map(|mutant| mutant.taken.as_deref()).chain(["healthy"]).collect();
@@ -282,7 +282,7 @@ impl Ground<'_> {
         Ok(())
     }
 
-    /// What carries the operator's label belongs to a pipeline.
+    /// Every object with the operator's label belongs to a pipeline.
     async fn check_owners(&self) -> Result<()> {
         let pipelines = self.pipelines().await?;
         let uids: BTreeSet<String> = pipelines.values().filter_map(kube::ResourceExt::uid).collect();

@@ -1,4 +1,4 @@
-//! What the operator makes of a pipeline: how many gateways, how they are confined, and that it leaves what is right alone.
+//! The objects of a pipeline: the number of gateways, their restrictions, and that the operator does not change correct objects.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -22,17 +22,17 @@ use crate::environment::READY;
 use crate::gitops::health::assert_in_sync;
 use crate::scene::{self, Scene, Uses, are_others};
 
-/// Looks, a quarter of a second apart, for which objects must stay the same to be at rest.
+/// Number of equal checks, a quarter of a second apart, after which the objects are at rest.
 const REST_LOOKS: u32 = 20;
 
-/// Reconciles that came to their end; one that a watch keeps waiting has seen nothing and writes nothing.
+/// The metric of completed reconciles; one that waits for a watch has seen nothing and writes nothing.
 const RECONCILES_DONE: &str = r#"sluice_operator_reconcile_total{result="done"}"#;
 
-/// Spans a second of a load that runs while gateways change, and spans to wait for in between.
+/// Spans a second of a load that runs while gateways change, and spans between two steps.
 const SPANS_PER_SECOND: u64 = 1_000;
 const SPANS_BETWEEN: u64 = 5_000;
 
-/// Requests that may change something. The metric has no line before the first of them.
+/// The metric of requests that may change something. It has no line before the first of them.
 const WRITES: &str = "sluice_operator_writes_total";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,8 +82,8 @@ async fn a_gateway_is_confined_with_its_memory_and_volume() -> Result<()> {
         assert_memory(container, "320Mi")?;
         assert_confined(&spec, container)?;
         assert_volume(&scene.namespace, &spec, container).await?;
-        // It became ready in a namespace that enforces restricted pod security, with a read-only root file system; and it
-        // writes its volume, which it claims with a file of its own when it starts.
+        // It became ready in a namespace with restricted pod security, with a read-only root file system. At its start it writes a file to
+        // its volume, by which it claims the volume.
         let metrics = pods.metrics(&pod.name_any()).await?;
         let volume = metric_sum(&metrics, "sluice_gateway_queue_volume_bytes");
         ensure!(
@@ -102,7 +102,7 @@ fn gateway_container(spec: &PodSpec) -> Result<&Container> {
         .context("no container is called gateway")
 }
 
-/// Asked for and allowed is the same.
+/// Request and limit are the same.
 pub fn assert_memory(container: &Container, memory: &str) -> Result<()> {
     let resources = container.resources.clone().context("the gateway has no resources")?;
     for (kind, quantities) in [("limit", resources.limits), ("request", resources.requests)] {
@@ -137,7 +137,7 @@ async fn assert_volume(namespace: &Namespace, spec: &PodSpec, container: &Contai
     ensure!(mount.read_only != Some(true), "the queue volume is mounted read-only");
     let claim =
         namespace.api::<PersistentVolumeClaim>().get(&claim.claim_name).await.context("get the claim")?;
-    // Kubernetes makes it with the label by which Argo CD would take it for a part of an Application, and with no owner.
+    // Kubernetes makes it without an owner, and with the label by which Argo CD would assign it to an Application.
     let options = claim.annotations().get("argocd.argoproj.io/sync-options");
     ensure!(
         options.is_some_and(|options| options.contains("Prune=false")),
@@ -177,7 +177,7 @@ async fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
     .await
 }
 
-/// What every cluster can give a pod: a node of Linux has the label, and a taint that no node has is put up with.
+/// Settings that every cluster supports: a node of Linux has the label, and the tolerated taint is on no node.
 fn placed(team: &str) -> Value {
     json!({
         "replicas": 2,
@@ -206,7 +206,7 @@ async fn pods_are_placed_and_called_as_the_spec_says() -> Result<()> {
         scene.start(&placed("one")).await?;
         assert_placed(scene, "one").await?;
         let old = scene.pipeline.gateways().uids().await?;
-        // What the server and the operator make of it is no difference to the file.
+        // Defaults of the server and the operator are no difference to the file.
         assert_in_sync(scene.environment.kubeconfig()?, vec![scene.pipeline.manifest(&placed("one"))])
             .await?;
         scene.pipeline.apply(&placed("two")).await?;
@@ -217,7 +217,7 @@ async fn pods_are_placed_and_called_as_the_spec_says() -> Result<()> {
     .await
 }
 
-/// The gateways, and the pod that the schema Job asks for.
+/// Checks the gateways, and the pod template of the schema Job.
 async fn assert_placed(scene: &Scene, team: &str) -> Result<()> {
     let selector = pipeline_selector("traces");
     let of_jobs = scene.namespace.list::<Job>(&selector).await?.into_iter().filter_map(|job| job.spec);
@@ -252,10 +252,10 @@ async fn assert_placed(scene: &Scene, team: &str) -> Result<()> {
     Ok(())
 }
 
-/// A user and group such as `OpenShift` assigns: no file of the image, no Secret and no volume was made for it.
+/// A user and group such as `OpenShift` assigns: no file of the image, no Secret and no volume belongs to it.
 const ASSIGNED: u32 = 20_001;
 
-/// The volumes keep what the former user has written, which the next one reads and deletes.
+/// The volumes keep the files of the former user. The next user reads and deletes them.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group spec"]
 async fn gateways_run_as_a_user_that_the_image_does_not_know() -> Result<()> {
@@ -277,7 +277,7 @@ async fn gateways_run_as_a_user_that_the_image_does_not_know() -> Result<()> {
     .await
 }
 
-/// Names of what is still there of a pipeline.
+/// Names of the remaining objects of a pipeline.
 async fn left_behind(namespace: &Namespace, selector: &str) -> Result<Vec<String>> {
     let mut left = Vec::new();
     left.extend(versions::<StatefulSet>(namespace, selector).await?.into_keys());
@@ -318,8 +318,8 @@ async fn a_restarted_operator_writes_nothing() -> Result<()> {
     .await
 }
 
-/// All objects with their versions, once they stay the same for a while: Kubernetes' own controllers write statuses after the
-/// pipeline is Ready.
+/// All objects with their versions, once they have been the same for a while: Kubernetes' own controllers write statuses after the pipeline
+/// is Ready.
 async fn at_rest(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
     let (mut last, mut same) = (BTreeMap::new(), 0);
     until("objects at rest", READY, async || {

@@ -1,4 +1,4 @@
-//! What a quota of the namespace does not let the operator or Kubernetes make is told in the quota's words, and made once it does.
+//! If a quota of the namespace rejects an object, the status quotes the quota's message. The object is made once the quota allows it.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::cluster::{Namespace, Seen, until};
@@ -24,7 +24,7 @@ async fn what_a_quota_refuses_is_told_and_made_once_it_is_gone() -> Result<()> {
         assert_state(&scene.pipeline, "apply-refused").await?;
         limit(&scene.namespace, "one-pod", &json!({"pods": "1"})).await?;
         lift(&scene.namespace, "no-workload").await?;
-        // Who is refused tries again after minutes, an edit at once.
+        // After a rejection, the operator retries after minutes; an edit makes it retry at once.
         scene.pipeline.apply(&json!({"replicas": 2, "gateway": {"logLevel": "debug"}})).await?;
         let missing = ("False", reason::PODS_REFUSED);
         let said = scene.pipeline.wait_condition(kind::READY, missing, READY).await?;
@@ -36,7 +36,7 @@ async fn what_a_quota_refuses_is_told_and_made_once_it_is_gone() -> Result<()> {
     .await
 }
 
-/// Makes a quota, and waits until it is counted: before that it refuses everything.
+/// Makes a quota, and waits until Kubernetes has counted it: before that, it rejects everything.
 pub async fn limit(namespace: &Namespace, name: &str, hard: &Value) -> Result<()> {
     let quota = json!({"metadata": {"name": name}, "spec": {"hard": hard}});
     let quota = serde_json::from_value::<ResourceQuota>(quota)?;
@@ -49,7 +49,7 @@ pub async fn limit(namespace: &Namespace, name: &str, hard: &Value) -> Result<()
     .await
 }
 
-/// Takes a quota away.
+/// Removes a quota.
 pub async fn lift(namespace: &Namespace, name: &str) -> Result<()> {
     let quotas = namespace.api::<ResourceQuota>();
     quotas.delete(name, &DeleteParams::default()).await.map(drop).context("delete a quota")

@@ -1,4 +1,5 @@
-//! The table follows the spec through the operator's Job: what may be made is made, what may not is named, and no gateway notices.
+//! The operator's Job changes the table to match the spec. It makes allowed changes, and the status names the others. No gateway is
+//! replaced.
 
 use anyhow::{Result, ensure};
 use e2e_fixtures::pipeline::{TABLE, condition};
@@ -34,7 +35,7 @@ async fn the_table_follows_the_spec_and_what_may_not_be_done_is_named() -> Resul
         );
         let then = scene.producer.produce(&scene.feed(Shape::Numbered, None), 1_000..2_000).await?;
         let sent = sent.and(then);
-        // Rows of the table are seen before those of its views: only what is committed is in both.
+        // Rows are visible in the table before they are in its views. Committed rows are in both.
         scene.assert_nothing_lost(&sent).await?;
         ensure!(count(scene, "count() > 0", "_operations").await? == 1, "no operation was seen");
 
@@ -60,7 +61,7 @@ fn schema(schema: &serde_json::Value) -> serde_json::Value {
     json!({"sink": {"clickhouse": {"schema": schema}}})
 }
 
-/// A number about the table, or about one that a view fills.
+/// A count for the table, or for a table that a view fills.
 async fn count(scene: &Scene, what: &str, of_view: &str) -> Result<u64> {
     let query = format!("SELECT toUInt64({what}) FROM `{}`.`{TABLE}{of_view}`", scene.database.name());
     Ok(scene.environment.server.text(&query, "TSV").await?.trim().parse()?)
@@ -74,14 +75,14 @@ async fn pods(scene: &Scene) -> Result<Vec<String>> {
     Ok(uids)
 }
 
-/// The name of the one Job that there is.
+/// The name of the only Job.
 async fn job(scene: &Scene) -> Result<String> {
     let jobs = scene.namespace.api::<Job>().list(&ListParams::default()).await?.items;
     ensure!(jobs.len() == 1, "{} schema Jobs", jobs.len());
     Ok(jobs[0].name_any())
 }
 
-/// The Job of before is removed when its successor is applied.
+/// Waits until the former Job is removed, after its successor is applied.
 async fn expect_other_job(scene: &Scene, before: &str) -> Result<()> {
     let after = job(scene).await?;
     ensure!(after != before, "the Job {before} was not followed by another");

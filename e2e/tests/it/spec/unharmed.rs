@@ -1,6 +1,6 @@
-//! What asks for what cannot be is refused, or waits with a reason, and nothing that runs is harmed: a second pipeline with the consumer
-//! group of one that runs, a topic that lost partitions, and revisions that never start. Each goes on once it is mended. Numbered spans flow
-//! through all of it: none is lost, none doubled.
+//! Impossible requests are rejected, or wait with a reason, and running gateways are not affected: a second pipeline with the consumer
+//! group of a running one, a topic that lost partitions, and revisions that never start. Each continues after the correction. Numbered
+//! spans flow the whole time: none is lost, none doubled.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use crate::storage::volumes::claims;
 /// Load of numbered spans.
 const SPANS_PER_SECOND: u64 = 1_000;
 
-/// Spans that must come between two steps: two seconds' worth.
+/// Spans that must come between two steps: two seconds of load.
 const SPANS_BETWEEN: u64 = 2_000;
 
-/// How long a pipeline may take to go whose deletion waits for nothing.
+/// How long a pipeline may take to go if its deletion waits for nothing.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone()
         assert_kept(&scene.pipeline, &before).await?;
         ensure!(second.gateways().list().await?.is_empty(), "the second one has gateways");
         gone_at_once(scene).await?;
-        // What the first had is the second's, without anybody having touched it.
+        // The second pipeline gets the group of the first without an edit.
         second.wait_ready(READY).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
         scene.end(load).await
@@ -57,7 +57,7 @@ async fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone()
     .await
 }
 
-/// `deletionPolicy: Immediate`: nobody holds it, and everything goes with it, its volumes too.
+/// `deletionPolicy: Immediate`: no finalizer holds it, and all its objects are deleted, its volumes too.
 async fn gone_at_once(scene: &Scene) -> Result<()> {
     let held = scene.pipeline.get().await?.metadata.finalizers.unwrap_or_default();
     ensure!(held.is_empty(), "the pipeline is held by {held:?}");
@@ -90,7 +90,7 @@ async fn a_topic_that_lost_partitions_is_waited_for_and_read_once_it_is_meant_so
         ensure!(said.contains("has 4 partitions and had 8"), "it does not say how many: {said}");
         assert_state(&scene.pipeline, "partitions-lost").await?;
         began_anew(scene, &before).await?;
-        // What runs goes on, in the topic that there is.
+        // The gateways run on, with the existing topic.
         let then = scene.producer.produce(&scene.feed(Shape::Numbered, None), 4_000..8_000).await?;
         let sent = first.and(then);
         scene.assert_nothing_lost(&sent).await?;
@@ -101,11 +101,11 @@ async fn a_topic_that_lost_partitions_is_waited_for_and_read_once_it_is_meant_so
     .await
 }
 
-/// Another topic takes its name, with so many partitions.
+/// Makes another topic of the same name, with this many partitions.
 async fn made_again(scene: &mut Scene, partitions: i32) -> Result<()> {
     let (brokers, name) = (scene.environment.kafka_host.clone(), scene.topic.name().to_owned());
     scene.topic.delete().await?;
-    // The broker gives the name away once it has removed what had it.
+    // The broker allows the name again after it has removed the old topic.
     scene.topic = until("a topic of the same name", FLOW, async || {
         let made = Topic::create(&brokers, &name, partitions).await;
         Ok(made.map_or_else(|error| Seen::NotYet(format!("{error:#}")), Seen::Done))
@@ -114,7 +114,7 @@ async fn made_again(scene: &mut Scene, partitions: i32) -> Result<()> {
     Ok(())
 }
 
-/// No gateway was replaced. Who still had partitions of the topic that is gone knew the new one for another, and began anew, once.
+/// No gateway was replaced. Gateways that owned partitions of the old topic recognised the new one as another, and began anew once.
 async fn began_anew(scene: &Scene, before: &Uids) -> Result<()> {
     let gateways = scene.pipeline.gateways();
     until("gateways that read the new topic", FLOW, async || {
@@ -137,7 +137,7 @@ async fn began_anew(scene: &Scene, before: &Uids) -> Result<()> {
     .await
 }
 
-/// As the message says: suspended and resumed.
+/// As the message says: suspend and resume.
 async fn meant_so(scene: &Scene, start: &Value) -> Result<()> {
     scene.pipeline.apply(&merged(start, &json!({"suspend": true}))).await?;
     scene.pipeline.wait_condition(kind::SUSPENDED, ("True", reason::SUSPENDED), FLOW).await?;
@@ -160,12 +160,12 @@ async fn a_revision_that_never_starts_is_told_and_an_edit_heals_it() -> Result<(
     .await
 }
 
-/// All gateways begin with a config that none of them takes, and there is nothing to go back to: the edit replaces pods that Kubernetes
-/// would leave as they are.
+/// All gateways start with a config that they reject, and there is no earlier revision to roll back to. The edit replaces pods
+/// that Kubernetes would not replace.
 async fn never_ran(scene: &Scene) -> Result<()> {
     let unknown = json!({
         "source": {"kafka": {"properties": {"no.such.property": "1"}}},
-        // After that it is not waited for any more.
+        // After this time, the operator no longer waits for it.
         "rollout": {"progressDeadline": "20s"},
     });
     scene.pipeline.apply(&spec(&unknown)).await?;
@@ -182,11 +182,11 @@ async fn never_ran(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// An image that may still come is waited for by one gateway, which the edit heals before anything is taken back; the other one reads on.
+/// One gateway waits for an image that may still come. The edit fixes it before the operator rolls back; the other gateway reads on.
 async fn no_image(scene: &Scene) -> Result<()> {
     let before = scene.pipeline.gateways().uids().await?;
     let no_image = json!({"gateway": {"image": "sluice.local/gateway:no-such-version"}});
-    // A Job of that image would be waited for first.
+    // Otherwise the operator would first wait for a Job with that image.
     let unmanaged = json!({"sink": {"clickhouse": {"schema": {"management": "None"}}}});
     scene.pipeline.apply(&spec(&merged(&unmanaged, &no_image))).await?;
     reached(&scene.pipeline, "replicas-not-ready", READY, |status| {
@@ -211,7 +211,7 @@ fn spec(change: &Value) -> Value {
     merged(&json!({"replicas": 2}), change)
 }
 
-/// These gateways are still there, and none of them was restarted.
+/// Checks that these gateways still exist and were not restarted.
 pub async fn assert_kept(pipeline: &Pipeline, before: &Uids) -> Result<()> {
     let gateways = pipeline.gateways();
     let after = gateways.uids().await?;

@@ -1,5 +1,5 @@
-//! With `delivery.commit: AfterEnqueue` a queue volume has the only copy of what is committed. While `ClickHouse` is away it outlives a
-//! gateway that is killed and one that is taken away, and a Job inserts what is on it. Numbered spans: none is lost, none doubled.
+//! With `delivery.commit: AfterEnqueue`, a queue volume has the only copy of committed spans. While `ClickHouse` is unreachable, a gateway
+//! is killed and another one is removed; the volumes stay, and a Job inserts their spans. Numbered spans: none is lost, none doubled.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ const PARTITIONS: i32 = 8;
 /// Load of numbered spans, a kilobyte each.
 const SPANS_PER_SECOND: u64 = 2_000;
 
-/// Spans that are produced while `ClickHouse` is away: 20 MB, on both volumes.
+/// Spans that are produced while `ClickHouse` is unreachable: 20 MB, on both volumes.
 const SPANS_AWAY: u64 = 20_000;
 
-/// Rows that must be there before.
+/// Rows that must be in the table before the outage.
 const ROWS_BEFORE: u64 = 4_000;
 
 /// Time for a load to pass, for a gateway to leave, and for a Job to start on a busy machine.
@@ -38,7 +38,7 @@ async fn a_volume_with_the_only_copy_outlives_its_gateway_and_is_inserted() -> R
         front.go(Way::Refused);
         scene.wait_acked(&load, SPANS_AWAY, FLOW).await?;
         let sent = load.stop().await?;
-        // From here on Kafka has nothing that anybody would read again.
+        // From here on, all spans in Kafka are committed, so no gateway reads them again.
         scene.wait_committed().await?;
         killed(scene).await?;
         taken_away(scene).await?;
@@ -53,12 +53,12 @@ fn spec(replicas: u32) -> Value {
     json!({
         "delivery": {"commit": "AfterEnqueue"},
         "replicas": replicas,
-        // As long as a gateway that cannot insert holds the others up.
+        // How long the operator waits for a gateway that cannot insert.
         "scaling": {"drain": {"onTimeout": "Job", "timeout": "30s"}},
     })
 }
 
-/// Both die at once, and come back to what is on their volumes.
+/// Both gateways are killed at once, and come back with their volumes.
 async fn killed(scene: &Scene) -> Result<()> {
     let gateways = scene.pipeline.gateways();
     let before = gateways.uids().await?;
@@ -68,7 +68,7 @@ async fn killed(scene: &Scene) -> Result<()> {
     scene.wait_other_gateways(&before, READY).await
 }
 
-/// One of them goes without having inserted anything, and its volume stays.
+/// One of them is removed without having inserted anything, and its volume stays.
 async fn taken_away(scene: &Scene) -> Result<()> {
     scene.pipeline.apply(&spec(1)).await?;
     scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await?;
@@ -78,7 +78,7 @@ async fn taken_away(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// A Job inserts what the volume has, and then the volume goes.
+/// A Job inserts the volume's spans, and then the volume is deleted.
 async fn drained(scene: &Scene) -> Result<()> {
     until("end of the volume without a gateway", FLOW, async || {
         let left: Vec<String> = claims(scene).await?.into_keys().collect();

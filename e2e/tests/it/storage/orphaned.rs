@@ -1,6 +1,6 @@
-//! Somebody scales the StatefulSet, and keeps the number until they give it back; then the pipeline is deleted with
-//! `deletionPolicy: Orphan`, its gateways read on without it, and a pipeline of the same name takes them over. No gateway is restarted, and
-//! numbered spans flow through all of it: none is lost, none doubled.
+//! A user scales the StatefulSet; the number stays until the user gives it back. Then the pipeline is deleted with
+//! `deletionPolicy: Orphan`. Its gateways read on, and a pipeline of the same name takes them over. No gateway is restarted, and numbered
+//! spans flow the whole time: none is lost, none doubled.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use crate::storage::volumes::{claims, uids};
 /// Load of numbered spans.
 const SPANS_PER_SECOND: u64 = 1_000;
 
-/// Spans that must come between two steps: two seconds' worth.
+/// Spans that must come between two steps: two seconds of load.
 const SPANS_BETWEEN: u64 = 2_000;
 
-/// How long a pipeline may take to go whose gateways are left to themselves.
+/// How long the deletion of a pipeline with the policy `Orphan` may take.
 const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -59,7 +59,7 @@ fn spec() -> Value {
     json!({"replicas": 2, "deletionPolicy": "Orphan", "scaling": {"drain": {"timeout": "1m"}}})
 }
 
-/// What somebody has set stays, and it is said who it was.
+/// The user's number stays, and the status names who set it.
 async fn contested(scene: &Scene) -> Result<()> {
     scale_by_hand(scene, 3).await?;
     let conflict = ("True", reason::SCALING_CONFLICT);
@@ -71,7 +71,7 @@ async fn contested(scene: &Scene) -> Result<()> {
     assert_event(scene, reason::SCALING_CONFLICT).await
 }
 
-/// As the message says: the StatefulSet is made again around its gateways, and who is too many leaves.
+/// As the message says: the StatefulSet is made again around its gateways, and surplus gateways leave.
 async fn given_back(scene: &Scene) -> Result<()> {
     kubectl(scene, &["delete", "statefulset", &workload_name(scene), "--cascade=orphan"]).await?;
     let two = |status: &TracePipelineStatus| (status.replicas, status.ready_replicas) == (Some(2), Some(2));
@@ -84,7 +84,7 @@ async fn given_back(scene: &Scene) -> Result<()> {
     .await
 }
 
-/// It goes without waiting for anybody, and what it had belongs to nobody.
+/// The pipeline is deleted without waiting, and its objects have no owner.
 async fn orphaned(scene: &Scene) -> Result<()> {
     scene.pipeline.delete(SOON).await?;
     assert_event(scene, "Orphaned").await?;
@@ -93,7 +93,7 @@ async fn orphaned(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// Whom the StatefulSet belongs to.
+/// The owners of the StatefulSet.
 pub async fn owners(scene: &Scene) -> Result<Vec<String>> {
     let workload = workload(scene).await?.context("there is no StatefulSet")?;
     Ok(workload.owner_references().iter().map(|owner| owner.uid.clone()).collect())

@@ -1,7 +1,7 @@
-//! The zone of a queue volume is gone, as far as the scheduler can tell, while its gateway holds what it could not insert: the volume is
-//! given up, the gateway runs again with another one, and numbered spans show that Kafka had all of it.
+//! For the scheduler, the zone of a queue volume no longer exists, while its gateway holds blocks that it could not insert. The operator
+//! gives the volume up, the gateway runs again with another one, and numbered spans show that Kafka had all messages.
 //!
-//! The zone is one of this test's: a label of the node that only its own class of volumes is bound to.
+//! The zone is this test's own: a label of the node to which only this test's class of volumes is bound.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e_faults::{SinkFront, Way};
@@ -24,10 +24,10 @@ use crate::storage::volumes::uids;
 /// Load of numbered spans, a kilobyte each.
 const SPANS_PER_SECOND: u64 = 2_000;
 
-/// Spans that are produced while `ClickHouse` is away, so that both gateways hold some.
+/// Spans that are produced while `ClickHouse` is unreachable, so that both gateways hold some.
 const SPANS_AWAY: u64 = 10_000;
 
-/// By which a volume of this test is bound to its node.
+/// The node label to which a volume of this test is bound.
 const ZONE: &str = "sluice.dev/e2e-reach";
 
 /// The class of these volumes.
@@ -43,7 +43,7 @@ async fn a_volume_whose_zone_is_gone_is_made_anew_and_nothing_is_lost() -> Resul
         let front = scene.front().await?;
         let cluster = scene.namespace.cluster().clone();
         let nodes: Api<Node> = Api::all(cluster.client());
-        // A run that was cut off may have left it.
+        // An interrupted run may have left it.
         cluster.delete(&class(ZONED_CLASS)).await?;
         cluster.apply(&class(ZONED_CLASS)).await?;
         for node in nodes.list(&ListParams::default()).await.context("list nodes")? {
@@ -51,10 +51,10 @@ async fn a_volume_whose_zone_is_gone_is_made_anew_and_nothing_is_lost() -> Resul
         }
         let played = tokio::select! {
             played = play(scene, &front) => played,
-            ended = provide_zoned(cluster.client(), ZONED_CLASS, ZONE) => bail!("nobody makes volumes any more: {ended:?}"),
+            ended = provide_zoned(cluster.client(), ZONED_CLASS, ZONE) => bail!("the provisioner has ended: {ended:?}"),
         };
         played.and(cluster.delete(&class(ZONED_CLASS)).await)?;
-        // Its volumes need their zone until then.
+        // Its volumes need their zone until the pipeline is deleted.
         scene.pipeline.delete(READY).await?;
         for node in nodes.list(&ListParams::default()).await.context("list nodes")? {
             zone(&nodes, &node.name_any(), None).await?;
@@ -83,7 +83,7 @@ async fn play(scene: &Scene, front: &SinkFront) -> Result<()> {
     scene.end(load).await
 }
 
-/// No node is in the zone that the volume was made for, until the volume is given up.
+/// No node is in the volume's zone, until the volume is given up.
 async fn give_up(scene: &Scene, lost: &str) -> Result<()> {
     let nodes: Api<Node> = Api::all(scene.namespace.cluster().client());
     let pods = scene.pipeline.gateways().list().await?;
@@ -94,7 +94,7 @@ async fn give_up(scene: &Scene, lost: &str) -> Result<()> {
         scene.pipeline.gateways().delete(lost).await?;
         let words = scene.pipeline.wait_condition("Ready", ("False", "VolumeOutOfReach"), READY).await?;
         ensure!(words.contains("the operator recreates it at"), "{words}");
-        // What the other gateway inserts fails as well, which two looks at it say.
+        // The inserts of the other gateway fail too; the status reports that after two checks.
         reached(&scene.pipeline, "volume-out-of-reach", READY, |status| {
             condition(status, kind::SINK_REACHABLE).is_some_and(|one| one.reason == reason::INSERTS_FAILING)
                 && condition(status, kind::READY).is_some_and(|one| one.reason == reason::VOLUME_OUT_OF_REACH)
@@ -115,13 +115,13 @@ async fn give_up(scene: &Scene, lost: &str) -> Result<()> {
     played
 }
 
-/// Says in which of the test's zones a node is.
+/// Sets the test's zone label of a node.
 async fn zone(nodes: &Api<Node>, node: &str, zone: Option<&str>) -> Result<()> {
     let label = Patch::Merge(json!({"metadata": {"labels": {ZONE: zone}}}));
     nodes.patch(node, &PatchParams::default(), &label).await.map(drop).context("label the node")
 }
 
-/// The scheduler has found no node for longer than the operator waits: the test does not, and says so in its place.
+/// The scheduler must have found no node for longer than the operator waits. The test sets this time in the status instead of waiting.
 async fn waited_long(scene: &Scene, pod: &str) -> Result<()> {
     let pods: Api<Pod> = scene.namespace.api();
     let since = Timestamp::now().checked_sub(LONG_AGO).context("the clock is at its beginning")?;

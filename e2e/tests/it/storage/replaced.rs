@@ -1,5 +1,5 @@
-//! Queue volumes become smaller and of another storage class in one edit: each gateway in turn is emptied and made again with a new
-//! volume. Numbered spans flow through all of it: none is lost, none doubled.
+//! Queue volumes become smaller and get another storage class in one edit: each gateway in turn is drained and made again with a new
+//! volume. Numbered spans flow the whole time: none is lost, none doubled.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use crate::gitops::health::reached;
 use crate::scene::{self, Scene, Uses, are_others};
 use crate::storage::volumes::{claims, uids};
 
-/// Spans a second: enough to see one that is missing or doubled at any step.
+/// Spans a second: enough to notice a missing or doubled span at any step.
 const SPANS_PER_SECOND: u64 = 1_000;
 
 const OTHER_CLASS: &str = "e2e-replaced";
 
-/// How long two gateways may take to be emptied and made again, on a busy machine.
+/// How long it may take to drain two gateways and make them again, on a busy machine.
 const REPLACED: Duration = Duration::from_mins(5);
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group storage"]
 async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_one() -> Result<()> {
     scene::run("replaced", Uses::Servers, 4, async |scene: &mut Scene| {
-        // Nobody makes volumes of the other class on any other cluster.
+        // Volumes of the other class exist only on the local stack.
         scene.environment.local_clickhouse_only()?;
         let cluster = scene.namespace.cluster().clone();
-        // A run that was cut off may have left it.
+        // An interrupted run may have left it.
         cluster.delete(&class(OTHER_CLASS)).await?;
         let played = play(scene).await;
         played.and(cluster.delete(&class(OTHER_CLASS)).await)
@@ -52,21 +52,21 @@ async fn play(scene: &Scene) -> Result<()> {
     let client = scene.namespace.cluster().client();
     tokio::select! {
         replaced = async { tokio::try_join!(replace(scene), told(scene)) } => replaced.map(drop)?,
-        ended = provide_also(client, OTHER_CLASS) => bail!("nobody makes volumes any more: {ended:?}"),
+        ended = provide_also(client, OTHER_CLASS) => bail!("the provisioner has ended: {ended:?}"),
     }
     scene.end(load).await
 }
 
 fn spec(size: &str, class: Option<&str>) -> Value {
     json!({
-        // What is on a volume is the only copy.
+        // The volume has the only copy.
         "delivery": {"commit": "AfterEnqueue"},
         "queue": {"size": size, "storageClassName": class}, "replicas": 2,
         "scaling": {"drain": {"timeout": "1m"}},
     })
 }
 
-/// A class that there is not: nothing is touched, and that is said.
+/// The class does not exist: nothing changes, and the status reports it.
 async fn missing(scene: &Scene) -> Result<()> {
     let (pods, before) = (scene.pipeline.gateways().uids().await?, uids(scene).await?);
     scene.pipeline.apply(&spec("512Mi", Some(OTHER_CLASS))).await?;
@@ -78,7 +78,7 @@ async fn missing(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// Each claim is another one, bound, of the class and the size; each gateway was made again once and is ready.
+/// Each claim is a new one, bound, with the class and the size; each gateway was replaced exactly once and is ready.
 async fn replace(scene: &Scene) -> Result<()> {
     let (pods, before) = (scene.pipeline.gateways().uids().await?, uids(scene).await?);
     let mut seen = BTreeMap::new();
@@ -114,7 +114,7 @@ async fn replace(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// It says so while a gateway is emptied or its volume made anew.
+/// The status reports it while a gateway is drained or its volume is made again.
 async fn told(scene: &Scene) -> Result<()> {
     reached(&scene.pipeline, "volumes-replacing", REPLACED, |status| {
         let has = |kind: &str, reason: &str| condition(status, kind).is_some_and(|one| one.reason == reason);

@@ -1,9 +1,9 @@
-//! Queue volumes grow while gateways run, and one that is left without a gateway is drained before it goes. Numbered spans flow through
-//! all of it: none is lost, none doubled.
+//! Queue volumes grow while gateways run, and the volume of a removed gateway is drained before it is deleted. Numbered spans flow the
+//! whole time: none is lost, none doubled.
 //!
-//! The local stack's volumes cannot grow, so the test plays the two that would do it elsewhere: whoever says that the storage class lets
-//! them, and the resizer, which writes the new size into the claims' status. What is shown is what the operator and Kubernetes do about it;
-//! that a file system grows under a gateway is not.
+//! The local stack's volumes cannot grow. So the test plays two roles: the administrator, who lets the storage class grow volumes, and the
+//! resizer, which writes the new size into the claims' status. This shows what the operator and Kubernetes do then, but not that a file
+//! system grows under a gateway.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,23 +28,23 @@ use crate::gitops::health::{assert_state, reached};
 use crate::scene::{self, Scene, Uids, Uses};
 use crate::spec::unharmed::assert_kept;
 
-/// Spans a second: enough to see one that is missing or doubled at any step.
+/// Spans a second: enough to notice a missing or doubled span at any step.
 const SPANS_PER_SECOND: u64 = 1_000;
 
 /// Claims of the gateways, as Kubernetes labels them.
 const CLAIMS: &str = "app.kubernetes.io/name=sluice-gateway,app.kubernetes.io/component=gateway";
 
-/// How long volumes may take to be drained: two gateways that leave, a Job that starts on a busy machine.
+/// How long it may take to drain volumes: two gateways that leave, and a Job that starts on a busy machine.
 const DRAINED: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group storage"]
 async fn volumes_grow_around_their_gateways_and_go_once_they_are_drained() -> Result<()> {
     scene::run("volumes", Uses::Servers, 4, async |scene: &mut Scene| {
-        // Volumes of any other class, on any other cluster, are not the test's to resize.
+        // The test may resize only volumes of this class, on the local stack.
         scene.environment.local_clickhouse_only()?;
         let played = play(scene).await;
-        // The storage class is everybody's. The other test that changes it runs alone.
+        // All tests share the storage class. The other test that changes it runs alone.
         played.and(lets_grow(scene.namespace.cluster(), false).await)
     })
     .await
@@ -61,14 +61,14 @@ async fn play(scene: &Scene) -> Result<()> {
 }
 
 pub fn spec(size: &str, replicas: u32) -> Value {
-    // With Job a volume that is left is the operator's to drain and to delete, as it is with AfterEnqueue.
+    // With Job, the operator drains and deletes the volume of a removed gateway, as with AfterEnqueue.
     json!({
         "queue": {"size": size}, "replicas": replicas,
         "scaling": {"drain": {"onTimeout": "Job", "timeout": "1m"}},
     })
 }
 
-/// The class does not let volumes grow: nothing is touched, and it is said what would help.
+/// The class does not let volumes grow: nothing changes, and the status says what would help.
 async fn refuse(scene: &Scene) -> Result<()> {
     lets_grow(scene.namespace.cluster(), false).await?;
     let (uid, pods) = (workload_uid(scene).await?, scene.pipeline.gateways().uids().await?);
@@ -83,12 +83,12 @@ async fn refuse(scene: &Scene) -> Result<()> {
     scene.pipeline.wait_ready(READY).await.map(drop)
 }
 
-/// The claims are asked to grow, the StatefulSet is made again, and the very pods go on.
+/// The claims request more space, the StatefulSet is made again, and the same pods run on.
 pub async fn grow(scene: &Scene) -> Result<()> {
     grow_telling(scene, async || Ok(())).await
 }
 
-/// The same, with a look before the resizer does its work.
+/// As [`grow`], with a check before the resizer does its work.
 async fn grow_telling(scene: &Scene, look: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
     lets_grow(scene.namespace.cluster(), true).await?;
     let (uid, pods) = (workload_uid(scene).await?, scene.pipeline.gateways().uids().await?);
@@ -111,7 +111,7 @@ async fn grow_telling(scene: &Scene, look: impl AsyncFnOnce() -> Result<()>) -> 
     assert_kept(&scene.pipeline, &pods).await
 }
 
-/// What is said while the resizer is at work, and once nothing is left but file systems, which grow with the pods.
+/// What the status reports while the resizer works, and when only the file systems are left, which grow with the pods.
 async fn told(scene: &Scene) -> Result<()> {
     let grows = |resized: &'static str| {
         move |status: &TracePipelineStatus| {
@@ -126,7 +126,7 @@ async fn told(scene: &Scene) -> Result<()> {
     wait_for_file_systems(scene, false).await
 }
 
-/// What a resizer says once the volumes have grown, or no longer.
+/// Sets or removes the condition by which a resizer reports that the volumes have grown and the file systems have not.
 async fn wait_for_file_systems(scene: &Scene, wait: bool) -> Result<()> {
     let api: Api<PersistentVolumeClaim> = scene.namespace.api();
     let waits = json!([{"type": "FileSystemResizePending", "status": "True"}]);
@@ -138,7 +138,7 @@ async fn wait_for_file_systems(scene: &Scene, wait: bool) -> Result<()> {
     Ok(())
 }
 
-/// One gateway leaves; its volume stays until a Job has found it empty, and goes then.
+/// One gateway leaves; its volume stays until a Job has found it empty, and is then deleted.
 async fn leave_one_behind(scene: &Scene) -> Result<()> {
     scene.pipeline.apply(&spec("2Gi", 1)).await?;
     scene.pipeline.wait_condition(VOLUMES_DRAINED, ("False", "Draining"), DRAINED).await?;
@@ -149,7 +149,7 @@ async fn leave_one_behind(scene: &Scene) -> Result<()> {
     })
     .await?;
     scene.pipeline.wait_condition(VOLUMES_DRAINED, ("True", "Ok"), DRAINED).await?;
-    // It comes back with a new one, of the new size.
+    // The gateway comes back with a new volume of the new size.
     scene.pipeline.apply(&spec("2Gi", 2)).await?;
     scene.pipeline.wait_ready(READY).await?;
     let sizes: Vec<Option<String>> = claims(scene).await?.values().map(requested).collect();
@@ -157,14 +157,14 @@ async fn leave_one_behind(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// Whether the stack's storage class says that its volumes may grow.
+/// Sets whether the stack's storage class lets volumes grow.
 pub async fn lets_grow(cluster: &e2e_fixtures::cluster::Cluster, lets: bool) -> Result<()> {
     let classes: Api<StorageClass> = Api::all(cluster.client());
     let change = Patch::Merge(json!({"allowVolumeExpansion": lets}));
     classes.patch(CLASS, &PatchParams::default(), &change).await.map(drop).context("change the storage class")
 }
 
-/// What a resizer does at last: every claim has what it asks for.
+/// The last work of a resizer: the status of every claim has the requested size.
 async fn resize(scene: &Scene) -> Result<()> {
     let api: Api<PersistentVolumeClaim> = scene.namespace.api();
     for (name, claim) in claims(scene).await? {

@@ -13,20 +13,20 @@ use super::{INPUT_SECONDS_MAX, Target};
 use e2e_stack::paths::{Paths, remove_folder, workspace};
 use e2e_stack::process::{Job, command, find_program, output};
 
-/// The compiler that has sanitizers and their coverage.
+/// The compiler with sanitizers and their coverage.
 const TOOLCHAIN: &str = "nightly";
 
-/// What cargo-fuzz builds with: coverage that libFuzzer steers by, comparisons that it learns from, and the address sanitizer,
-/// since the LZ4 library has unsafe code.
+/// The flags of cargo-fuzz: coverage that guides libFuzzer, comparisons from which it learns, and the address sanitizer, because the LZ4
+/// library has unsafe code.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Zsanitizer=address";
 
-/// Variables with which the build that this program comes from would leak into that of the targets.
+/// Variables of this program's own build that would change the build of the targets.
 const FOREIGN_VARIABLES: [&str; 5] =
     ["RUSTC", "RUSTC_WRAPPER", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "LD_LIBRARY_PATH"];
 
-/// The longest input that is made, bytes: room for a few nested messages; longer ones only slow the search.
+/// The longest generated input, bytes: room for a few nested messages; longer ones only slow the search down.
 const INPUT_BYTES_MAX: u32 = 16_384;
 
 /// The targets' programs, built.
@@ -64,7 +64,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// The runs of `verify`: always the same, beginning with the inputs that are checked in.
+    /// The runs of `verify`: always the same, starting with the checked-in inputs.
     pub fn bounded(&self, target: &Target) -> anyhow::Result<()> {
         let found = self.folder.join("bounded").join(target.name);
         remove_folder(&found)?;
@@ -72,7 +72,7 @@ impl Programs {
         self.search(target, &format!("{} runs", target.runs), &flags, &[found, seeds(target)])
     }
 
-    /// A round of a long run, which begins where the last one ended.
+    /// A round of a long run; it starts with the inputs that earlier rounds found.
     pub fn for_minutes(&self, target: &Target, minutes: u32) -> anyhow::Result<()> {
         let flags = [format!("-max_total_time={}", minutes * 60)];
         self.search(target, &format!("{minutes} minutes"), &flags, &[self.found(target), seeds(target)])
@@ -83,7 +83,7 @@ impl Programs {
         self.search(target, "one run", &[], &[input.to_owned()])
     }
 
-    /// Copies what reaches new code from a long run's inputs to those that are checked in.
+    /// Copies the inputs of long runs that reach new code to the checked-in ones.
     pub fn keep(&self, target: &Target) -> anyhow::Result<()> {
         let flags = ["-merge=1".to_owned()];
         self.search(target, "keep inputs that reach new code", &flags, &[seeds(target), self.found(target)])
@@ -93,7 +93,7 @@ impl Programs {
         self.folder.join("corpus").join(target.corpus)
     }
 
-    /// Runs a target; libFuzzer puts what it finds into the first of the folders.
+    /// Runs a target; libFuzzer writes new inputs into the first of the folders.
     fn search(
         &self,
         target: &Target,
@@ -110,7 +110,7 @@ impl Programs {
         program.args(flags).args(inputs).current_dir(&findings);
         program.arg(format!("-timeout={INPUT_SECONDS_MAX}")).arg(format!("-max_len={INPUT_BYTES_MAX}"));
         program.arg(format!("-artifact_prefix={}/{}-", findings.display(), target.name));
-        // Leaks are looked for with ptrace, which containers often forbid, and the targets keep buffers from input to input.
+        // libFuzzer looks for leaks with ptrace, which containers often forbid, and the targets keep buffers from input to input.
         program.arg("-detect_leaks=0").env("ASAN_OPTIONS", "detect_leaks=0");
         let outcome = job(target.name, &format!("{}: {what}", target.name))?.run(&mut program);
         outcome.map_err(|error| {
@@ -126,7 +126,7 @@ impl Programs {
     }
 }
 
-/// The inputs of a target that are checked in.
+/// The checked-in inputs of a target.
 fn seeds(target: &Target) -> PathBuf {
     workspace().join("gateway/fuzz/corpus").join(target.corpus)
 }
@@ -149,7 +149,7 @@ fn written(folder: &Path) -> anyhow::Result<Written> {
     entries.map(entry).collect::<std::io::Result<_>>().with_context(read)
 }
 
-/// A file that was written since: a finding is named by its content, so that one that comes again is no new file.
+/// A file that is newer than before. The name of a finding is a hash of its content, so a repeated finding has the same name.
 fn new_in<'a>(after: &'a Written, before: &Written) -> Option<&'a OsString> {
     after.iter().find(|(name, at)| before.get(*name) != Some(*at)).map(|(name, _)| name)
 }
@@ -159,7 +159,7 @@ fn job<'a>(log: &str, doing: &'a str) -> anyhow::Result<Job<'a>> {
     Ok(Job { part: "fuzz", doing, log })
 }
 
-/// A nightly compiler, installed if there is none, and one for C++, which libFuzzer is written in.
+/// Makes sure that there is a nightly compiler, installing it if needed, and a compiler for C++, the language of libFuzzer.
 fn ensure_compilers() -> anyhow::Result<()> {
     if find_program("c++").is_none() {
         bail!("the fuzz targets need a C++ compiler (for libFuzzer): apt-get install g++");
@@ -178,7 +178,7 @@ fn ensure_compilers() -> anyhow::Result<()> {
 }
 
 fn has(toolchain: &str) -> bool {
-    // `rustup run` would install what is missing without a word.
+    // `rustup run` would install a missing toolchain without a message.
     let listed = output(command("rustup").args(["toolchain", "list"])).unwrap_or_default();
     let named = format!("{toolchain}-");
     listed.lines().any(|line| line.starts_with(&named))

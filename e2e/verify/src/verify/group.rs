@@ -34,7 +34,7 @@ pub struct Group {
 enum Work {
     /// End-to-end tests whose names contain one of these.
     Cluster(&'static [&'static str]),
-    /// The same, and days of the scaling decision in simulation.
+    /// As `Cluster`, and days of the scaling decision in simulation.
     Scaling(&'static [&'static str]),
     /// Checks of the release build: instructions per span, memory, throughput, sizes of images.
     Release(&'static [&'static str]),
@@ -276,20 +276,20 @@ impl Group {
         }
     }
 
-    /// Whether an end-to-end test of this name is one of its own.
+    /// Whether it has the end-to-end test of this name.
     pub fn has(&self, test: &str) -> bool {
         self.filters().iter().any(|part| test.contains(part))
     }
 
-    /// Whether its end-to-end tests run beside those of the quick tier, with the same programs.
+    /// Whether its end-to-end tests run at the same time as those of the quick tier, with the same programs.
     pub fn runs_beside(&self) -> bool {
         matches!(self.work, Work::Cluster(_) | Work::Scaling(_))
     }
 
-    /// Runs what of it does not run beside the quick tier.
+    /// Runs the part of the group that does not run with the quick tier.
     ///
     /// # Errors
-    /// When steps could not be run at all; what ran and failed is counted.
+    /// Steps could not run at all. A step that ran and failed is counted instead.
     pub fn run(&self, steps: &Steps, on: &OnStack<'_>) -> anyhow::Result<()> {
         match self.work {
             Work::Cluster(_) => Ok(()),
@@ -371,12 +371,12 @@ fn clients(steps: &Steps, filters: &[&str], on: &OnStack<'_>) -> anyhow::Result<
     folder.map_or(Ok(()), |folder| steps.tests(&mut on.clients(&folder, filters)))
 }
 
-/// The names of the groups that run a test that is left out of the quick tier.
+/// The names of the groups that run a test which the quick tier leaves out.
 fn finders(test: &str) -> Vec<&'static str> {
     ALL.iter().filter(|group| group.has(test)).map(|group| group.name).collect()
 }
 
-/// Checks that each of these tests, which are left out of the quick tier, is in exactly one group.
+/// Checks that exactly one group has each of these tests, which the quick tier leaves out.
 pub fn ensure_found(left_out: &[String]) -> anyhow::Result<()> {
     for test in left_out {
         let finders = finders(test);

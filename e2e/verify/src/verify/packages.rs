@@ -23,7 +23,7 @@ pub const PURE: [&str; 10] = [
     "sluice-spool",
 ];
 
-/// A package, and those that must not be in its tree.
+/// A package, and the packages that must not be in its tree.
 type Rule = (&'static str, &'static [&'static str]);
 
 /// The levels of README.md, "Code map".
@@ -42,7 +42,7 @@ const RULES: [Rule; 21] = [
     ("sluice-clickhouse", &["sluice-otlp", "rdkafka", "kube-core"]),
     ("sluice-ranges", &["rdkafka", "tokio", "hyper", "sluice-kafka"]),
     ("sluice-login", &["sluice-otlp", "sluice-clickhouse", "sluice-kafka", "kube-core"]),
-    // hyper is sluice-login's, which asks token endpoints.
+    // hyper is a dependency of sluice-login, which sends requests to token endpoints.
     ("sluice-kafka", &["sluice-otlp", "sluice-clickhouse", "kube-core"]),
     ("sluice-spool", &["tokio", "sluice-otlp", "rdkafka"]),
     (

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Folders that hold no documents of ours.
+/// Folders without documents of ours.
 const PASSED_OVER: [&str; 4] = ["target", ".git", "node_modules", "testdata"];
 
 #[test]
@@ -64,7 +64,7 @@ fn documents(workspace: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// What stands between `](` and `)`.
+/// The texts between `](` and `)`.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("](").filter_map(|(at, found)| Some(text[at + found.len()..].split_once(')')?.0))
 }

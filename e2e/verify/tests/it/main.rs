@@ -1,4 +1,4 @@
-//! What holds of the whole source.
+//! Rules for all of the source.
 
 #![allow(clippy::unwrap_used, reason = "tests may unwrap; the lint knows test functions, not their helpers")]
 

@@ -1,8 +1,8 @@
-//! The rooms of a package name each other one way.
+//! The rooms of a package depend on each other without circles.
 //!
-//! A room is what lies directly below `src`: a file, or a folder with the file of its name. `main.rs` and `lib.rs` are no rooms. One room
-//! names another when its code, tests left out, has a path that begins with `crate::` and that room's name. Where that goes round in a
-//! circle, none of the rooms can be understood, tested or moved without the others.
+//! A room is a file directly below `src`, or a folder with the file of its name. `main.rs` and `lib.rs` are no rooms. One room names
+//! another if its code, without tests, has a path that begins with `crate::` and that room's name. Rooms in a circle can only be
+//! understood, tested or moved together.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// The packages whose rooms are looked at.
+/// The packages whose rooms are checked.
 const PACKAGES: [&str; 5] = ["gateway", "gateway/kafka", "operator", "operator/plan", "operator/kubectl"];
 
 /// Which rooms each room names.
@@ -58,7 +58,7 @@ fn paths_in_uses_code_and_macros_are_seen_and_those_of_tests_are_not() {
     assert_eq!(paths(text), ["a", "b", "c", "d"].map(str::to_owned).into());
 }
 
-/// What is left of the rooms when those are taken away, again and again, that name none of the others, or that none of the others name.
+/// The rooms in circles: repeatedly removes the rooms that name no other room, or that no other room names.
 fn circle(mut named: Named) -> Named {
     loop {
         let used: BTreeSet<_> = named.values().flatten().cloned().collect();
@@ -74,7 +74,7 @@ fn circle(mut named: Named) -> Named {
     }
 }
 
-/// What each room below a folder names of the others. A path through `lib.rs` would hide the room that it leads to.
+/// The other rooms that each room below a folder names. A path through `lib.rs` would hide the room to which it leads.
 fn named(source: &Path) -> Named {
     let mut named = Named::new();
     for (room, file) in files(source) {
@@ -89,7 +89,7 @@ fn named(source: &Path) -> Named {
     named
 }
 
-/// Every source file with its room, but for those of tests alone.
+/// Every source file with its room, without the files that only have tests.
 fn files(source: &Path) -> Vec<(String, PathBuf)> {
     let (mut folders, mut found) = (vec![source.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -112,7 +112,7 @@ fn files(source: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// The first name behind `crate::` of every path in a file.
+/// The first name after `crate::` of every path in a file.
 fn paths(text: &str) -> BTreeSet<String> {
     let mut seen = Seen::default();
     seen.visit_file(&syn::parse_file(text).unwrap());
@@ -179,7 +179,7 @@ impl<'ast> Visit<'ast> for Seen {
         visit::visit_path(self, path);
     }
 
-    /// A macro's input is no syntax tree: the words behind `crate ::` are looked for.
+    /// A macro's input is no syntax tree, so this searches for the words after `crate ::`.
     fn visit_macro(&mut self, of: &'ast syn::Macro) {
         let text = of.tokens.to_string();
         for (_, behind) in text.match_indices("crate ::").map(|(at, found)| text.split_at(at + found.len())) {

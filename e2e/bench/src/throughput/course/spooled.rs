@@ -1,6 +1,6 @@
 //! The runs of `--spool`: live, then to the volume and from it.
 //!
-//! A sink, a group and a volume are shared by `spill` and `drain`, which are one way of the same spans; `live` has its own.
+//! `spill` and `drain` share a sink, a group and a volume, because the same spans go through both; `live` has its own.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ impl Course {
         let place = self.place(gateway, Finish::NullSink, true)?;
         let (spill, place) = self.run_phase(gateway, place, Phase::Spill).await?;
         let (drain, place) = self.run_phase(gateway, place, Phase::Drain).await?;
-        // Some 100 bytes a span, which the next round's need the room of.
+        // The volume has about 100 bytes a span; the next round needs that space.
         if let Some(volume) = &place.route.volume {
             fs::remove_dir_all(volume).with_context(|| format!("remove {}", volume.display()))?;
         }
@@ -43,7 +43,7 @@ impl Course {
         let mut arrived = self.counted(&sink)?;
         if phase == Phase::Spill {
             ensure!(arrived.rows == 0, "the sink took {} rows while it refused", arrived.rows);
-            // They are counted once they have left.
+            // These rows are counted after they have left the volume.
             arrived = Arrived { bytes: counts.volume_bytes, ..Arrived::default() };
         }
         let Raced { wall, usage, threads, ended_well, .. } = raced;

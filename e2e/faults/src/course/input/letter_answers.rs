@@ -1,13 +1,13 @@
-//! Answers to dead letters are lost: the broker has the letter, and the gateway cannot know.
+//! Answers to dead letters are lost: the broker has stored the letter, and the gateway does not know.
 //!
 //! ```text
 //! gateway -- letter --> front --> broker, which stores it
 //! gateway       X------ front <-- answer
-//! gateway -- the same letter under the same number --> broker, which has it: one letter
+//! gateway -- the same letter under the same number --> broker, which already has it: one letter
 //! ```
 //!
-//! The producer of letters is idempotent, so that a letter that is sent again is not there again. Until an answer arrives its message
-//! stays in front of the committed offset.
+//! The producer of letters is idempotent, so the broker stores a letter that is sent again only once. Until an answer arrives, the message
+//! is not before the committed offset.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use e2e_fixtures::letters::Place;
 /// The partition with the message whose letter's answer is held.
 const PARTITION: i32 = 0;
 
-/// Answers that are lost in a row after that one.
+/// Answers that are lost in a row after the held one.
 const ANSWERS_LOST: u32 = 4;
 
 /// Gateways produce only dead letters, and only gateways use the front.
@@ -31,7 +31,7 @@ fn is_answer(passage: &Passage) -> bool {
     passage.leg == Leg::Answered && passage.request.api == PRODUCE
 }
 
-/// One is held until all other partitions have gone on, and lost; then some more are, of many letters.
+/// Holds the answer of one letter until all other partitions have continued, and drops it. Then drops more answers, of many letters.
 pub(super) async fn lost(scene: &mut Scene<'_>) -> Result<Expected> {
     let held = held(scene).await?;
     let rule = scene.stage.servers.kafka_gate().rule(ANSWERS_LOST, Verdict::Reset, is_answer);
@@ -52,8 +52,8 @@ pub(super) async fn lost(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(expected)
 }
 
-/// A message that cannot be read is not passed over before its letter is known to be stored. Gives where it is; by then the answer is
-/// lost.
+/// The gateway does not continue behind a bad message before it knows that the letter is stored. Returns the places of the messages; by
+/// then the answer is lost.
 async fn held(scene: &mut Scene<'_>) -> Result<[Place; 2]> {
     let made = delivered(scene).await?;
     let trap = scene.stage.servers.kafka_gate().trap("answer to a letter", is_answer);
@@ -80,15 +80,12 @@ async fn held(scene: &mut Scene<'_>) -> Result<[Place; 2]> {
     let committed = scene.committed().await?;
     let own = committed.iter().find(|(partition, _)| *partition == PARTITION);
     let (_, offset) = own.context("the partition is committed")?;
-    ensure!(
-        *offset <= bad,
-        "{offset} is committed behind message {bad}, whose letter nobody has acknowledged"
-    );
+    ensure!(*offset <= bad, "{offset} is committed behind message {bad}, whose letter is not acknowledged");
     caught.decide(Verdict::Reset);
     Ok([(PARTITION, made), (PARTITION, bad)])
 }
 
-/// A letter whose answer arrives: it has the topic made, whose partitions refuse letters until they have leaders.
+/// Waits for a letter whose answer arrives. It makes the topic; partitions of a new topic refuse letters until they have leaders.
 async fn delivered(scene: &mut Scene<'_>) -> Result<i64> {
     let bad = send(&producer(scene)?, scene.topic.name(), PARTITION, Some(b"{}")).await?;
     scene

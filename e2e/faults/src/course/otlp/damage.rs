@@ -1,7 +1,7 @@
 //! Between the death of a gateway with `source.otlp` and its next start, the end of a log is torn, or bits of records are flipped.
 //!
-//! Torn is only what had no answer: the last record while its sync is held, and bytes behind it. A record that is synced and damaged is lost with
-//! its requests, exactly those.
+//! Only what had no answer is torn: the last record while its sync is held, and bytes behind it. If a synced record is damaged, exactly its
+//! requests are lost.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -27,7 +27,7 @@ const SAYS_CUT: &str = "are cut off: their requests had no answer";
 /// Bytes that no gateway has written.
 const GARBAGE: [u8; 3_000] = [0x5a; 3_000];
 
-/// Records after which a segment is full soon: its seal would be held in place of a record's sync.
+/// Records after which a segment is nearly full: then its seal could be held instead of a record's sync.
 const RECORDS_MAX: u32 = 1_000;
 
 /// Spans that are accepted while nothing is inserted: one second of load, some hundred records.
@@ -36,11 +36,11 @@ const SPANS_KEPT: u64 = 5_000;
 /// What the end of a log looks like after a crash.
 #[derive(Clone, Copy, Debug)]
 enum Tear {
-    /// The last record is not written to its end.
+    /// The last record is incomplete.
     Cut,
-    /// It has its length, and its second half was not written.
+    /// The last record has its length, but its second half was not written.
     Zeros,
-    /// Something follows that is no record.
+    /// Bytes follow that are no record.
     Garbage,
     /// Half of a record follows.
     Half,
@@ -51,14 +51,14 @@ pub(super) fn log(scene: &Scene<'_>) -> PathBuf {
     scene.volume(0).join("log-00")
 }
 
-/// The last record of a log whose sync was held or has failed: no request in it was answered.
+/// The last record of a log, whose sync was held or has failed: none of its requests was answered.
 pub(super) fn unanswered(log: &Path) -> Result<Left> {
     let last = segments::left(log)?.pop().context("the log has no record")?;
     ensure!(last.ordinal < RECORDS_MAX, "the last segment may be full: it has {} records", last.ordinal);
     Ok(last)
 }
 
-/// The end of the log is torn in each way.
+/// Damages the end of the log in each way.
 pub(super) async fn torn(scene: &mut Scene<'_>) -> Result<Expected> {
     let disk = begin_on_disk(scene).await?;
     let tears = [Tear::Cut, Tear::Zeros, Tear::Garbage, Tear::Half];
@@ -84,7 +84,7 @@ pub(super) async fn torn(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { recovery_s: Some(longest), ..Expected::default() })
 }
 
-/// Bits are flipped in records that are inserted and committed, and in a body and a header of records that no gateway has read.
+/// Flips bits in records that are inserted and committed, and in a body and a header of records that no gateway has read.
 pub(super) async fn flipped(scene: &mut Scene<'_>) -> Result<Expected> {
     begin(scene).await?;
     let inserted = leave_half_inserted(scene).await?;
@@ -96,7 +96,7 @@ pub(super) async fn flipped(scene: &mut Scene<'_>) -> Result<Expected> {
     let place = |records: &[Left], part: usize| records.len() * part / 5;
     inserted[place(&inserted, 2)].flip(Part::Body)?;
     inserted[place(&inserted, 3)].flip(Part::Header)?;
-    // One of its requests has the bit; without a header, all of its requests are lost.
+    // One of its requests has the bit. Without a header, all of the record's requests are lost.
     unread[place(&unread, 2)].flip(Part::Body)?;
     let headless = &unread[place(&unread, 3)];
     headless.flip(Part::Header)?;
@@ -117,7 +117,7 @@ pub(super) async fn flipped(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { lost: lost * REQUEST_SPANS, recovery_s: Some(recovery), measures, ..Expected::default() })
 }
 
-/// The gateway dies with a segment that is inserted and committed in its first part alone. Gives the records of that part.
+/// The gateway is killed when only the first part of a segment is inserted and committed. Returns the records of that part.
 async fn leave_half_inserted(scene: &mut Scene<'_>) -> Result<Vec<Left>> {
     let refusing = refusing(scene.stage);
     scene.wait_acked(SPANS_KEPT).await?;
@@ -133,7 +133,8 @@ async fn leave_half_inserted(scene: &mut Scene<'_>) -> Result<Vec<Left>> {
     Ok(records)
 }
 
-/// The next gateway accepts requests, reads none because ClickHouse is away, and dies. Gives the records that were certainly answered.
+/// The next gateway accepts requests, inserts none because ClickHouse is unreachable, and is killed. Returns the records that were
+/// certainly answered.
 async fn leave_unread(scene: &mut Scene<'_>) -> Result<Vec<Left>> {
     let before = segments::left(&log(scene))?;
     scene.start_again(0, Some("gateway-0"))?;

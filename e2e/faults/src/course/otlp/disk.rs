@@ -1,6 +1,7 @@
 //! The disk of the logs fails, or is slow.
 //!
-//! After a failed sync, the last record is cut before the next start, as if the disk had lost it: no request in it may have had a success.
+//! After a failed sync, the last record is cut off before the next start, as if the disk had lost it. None of its requests may have had a
+//! success.
 
 use std::time::Instant;
 
@@ -39,7 +40,7 @@ pub(super) async fn fails(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { recovery_s: Some(longest), ..Expected::default() })
 }
 
-/// The sync of a record fails that is written.
+/// Fails the sync of a written record.
 async fn fail_held_sync(disk: &FailingDisk) -> Result<()> {
     disk.hold(Some(Hold::RecordSync))?;
     let caught = disk.caught(STEP_PATIENCE).await;
@@ -48,7 +49,7 @@ async fn fail_held_sync(disk: &FailingDisk) -> Result<()> {
     caught
 }
 
-/// A sync is held until each client has an answer that its request is not stored in time.
+/// Holds a sync until each client has an answer that its request was not stored in time.
 pub(super) async fn slow(scene: &mut Scene<'_>) -> Result<Expected> {
     let disk = begin_on_disk(scene).await?;
     disk.hold(Some(Hold::RecordSync))?;

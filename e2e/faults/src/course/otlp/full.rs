@@ -1,4 +1,4 @@
-//! The volume has no room while ClickHouse is away: the gateway answers clients that they come again, stays ready, and loses nothing.
+//! The volume is full while ClickHouse is unreachable: the gateway asks clients to retry, stays ready, and loses nothing.
 
 use std::time::Instant;
 
@@ -12,21 +12,22 @@ use crate::otlp_clients::CLIENTS;
 use crate::scene::{Expected, PATIENCE, Scene};
 use e2e_fixtures::cluster::Seen;
 
-/// Room of the volume, KiB: some 600 requests, six seconds of load, beside the dead letters. What is committed once a second is never much of it.
+/// Size of the volume, KiB: some 600 requests, six seconds of load, beside the dead letters. Offsets are committed once a second, so
+/// committed data never takes much of it.
 const VOLUME_KIB: u32 = 32 << 10;
 
-/// Such answers that are waited for: each client has some.
+/// Such answers to wait for: each client has some.
 const TOLD_AGAIN: u64 = 8 * CLIENTS as u64;
 
-/// The gateway's metric of them.
+/// The gateway's metric of requests that it refused for this reason.
 const REFUSED_FULL: &str = "sluice_gateway_otlp_requests_refused_total{reason=\"full\"}";
 
-/// What is full.
+/// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// The logs have the bytes that they may have: 95 % of the volume, less those of dead letters.
+    /// The logs reach their limit: 95 % of the volume, minus the dead letters.
     Bytes,
-    /// The file system: the logs may have more than it has.
+    /// The file system is full: the limit of the logs is larger than it.
     Device,
 }
 
@@ -54,7 +55,7 @@ impl Room {
     }
 }
 
-/// Until there is no room for any client.
+/// Waits until there is no room for any client.
 async fn fill(scene: &mut Scene<'_>) -> Result<()> {
     let wanted = scene.clients()?.told_again() + TOLD_AGAIN;
     scene
@@ -73,7 +74,7 @@ async fn fill(scene: &mut Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Waits until each client has a success from now on.
+/// Waits until each client has had another success.
 async fn wait_all_accepted(scene: &mut Scene<'_>) -> Result<()> {
     let before = scene.clients()?.accepted();
     scene

@@ -1,7 +1,7 @@
 //! Clients that stop in the middle: of headers, of a body, or before the answer. Others send whole requests meanwhile.
 //!
-//! What of a request never arrived must not be stored in part: spans of such requests are none of those that were sent, and a row of one fails the
-//! round.
+//! A request that did not arrive completely must not be stored in part. Spans of such requests do not count as sent, so a row of one fails
+//! the round.
 
 use anyhow::{Context as _, Result};
 use tokio::io::AsyncWriteExt as _;
@@ -20,17 +20,17 @@ const TIMES: u64 = 20;
 /// Numbers of spans in requests that never arrive, far from all others.
 const NEVER_FROM: u64 = 1 << 32;
 
-/// The same of requests that arrive, and whose clients have gone.
+/// Numbers of spans in requests that arrive, but whose clients have disconnected.
 const GONE_FROM: u64 = 1 << 33;
 
 /// How a client ends its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// In order.
+    /// Normally.
     Close,
     /// With a reset.
     Reset,
-    /// Not before the round is over: the gateway has half a request all the time.
+    /// It stays open until the end of the round: all the time, the gateway has half a request.
     Stay,
 }
 
@@ -80,7 +80,7 @@ fn request(address: &str, body: &[u8]) -> Whole {
     Whole { all: [head.as_bytes(), body].concat(), head: head.len() }
 }
 
-/// Sends these bytes on a connection of their own, and reads no answer.
+/// Sends these bytes on a new connection, and reads no answer.
 async fn send(address: &str, bytes: &[u8], end: End) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await.context("reach the gateway")?;
     stream.write_all(bytes).await.context("send a part of a request")?;

@@ -5,7 +5,7 @@
 //!           ^       ^       ^                              ^       ^    ^        ^     ^           ^ after
 //! ```
 //!
-//! Steps of the log are seen by the disk, which holds the call of one; those of an INSERT by the front.
+//! The disk sees the steps of the log and holds the call of one; the front sees those of an INSERT.
 
 use std::time::{Duration, Instant};
 
@@ -18,22 +18,23 @@ use crate::failing_disk::{FailingDisk, Hold};
 use crate::scene::{Expected, Scene};
 use e2e_fixtures::spans::Dice;
 
-/// How often it is killed at any moment.
+/// How often the gateway is killed at random moments.
 const KILLS: usize = 8;
 
-/// Longest life of a gateway that is killed at any moment: it may not have read what the last one has left, or insert again already.
+/// Longest life of a gateway that is killed at a random moment. By then, it may still be reading the log of the last one, or already
+/// insert.
 const LIFE_MS_MAX: u64 = 1_500;
 
 /// How long a step may take to be seen: commits are a second apart.
 pub(super) const STEP_PATIENCE: Duration = Duration::from_secs(30);
 
-/// At moments that chance has chosen.
+/// Kills the gateway at random moments.
 pub(super) async fn at_any_moment(scene: &mut Scene<'_>) -> Result<Expected> {
     begin(scene).await?;
     let mut dice = Dice::new(scene.producer.run().id, 0);
     let mut killed = Instant::now();
     for _ in 0..KILLS {
-        // Nothing is waited for: that is the moment.
+        // Waits for nothing but this time: the moment is random.
         tokio::time::sleep(Duration::from_millis(dice.below(LIFE_MS_MAX))).await;
         scene.gateway(0).kill().await?;
         killed = Instant::now();
@@ -44,7 +45,7 @@ pub(super) async fn at_any_moment(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
 }
 
-/// At each call of a log.
+/// Kills the gateway at each call of a log.
 pub(super) async fn in_log(scene: &mut Scene<'_>) -> Result<Expected> {
     let disk = begin_on_disk(scene).await?;
     let mut longest = 0.0_f64;
@@ -57,7 +58,7 @@ pub(super) async fn in_log(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { recovery_s: Some(longest), ..Expected::default() })
 }
 
-/// Kills the gateway in such a call, and says when.
+/// Kills the gateway in such a call, and returns when.
 pub(super) async fn at(scene: &mut Scene<'_>, disk: &FailingDisk, hold: Hold) -> Result<Instant> {
     disk.hold(Some(hold))?;
     let caught = disk.caught(STEP_PATIENCE).await;
@@ -69,7 +70,7 @@ pub(super) async fn at(scene: &mut Scene<'_>, disk: &FailingDisk, hold: Hold) ->
     killed.map(|()| Instant::now())
 }
 
-/// At each step of an INSERT.
+/// Kills the gateway at each step of an INSERT.
 pub(super) async fn in_insert(scene: &mut Scene<'_>) -> Result<Expected> {
     begin(scene).await?;
     let mut longest = 0.0_f64;

@@ -1,4 +1,5 @@
-//! ClickHouse is away for a while, then refuses inserts, then stores some whose answers are lost. Requests are accepted all the time.
+//! ClickHouse is unreachable for a while, then refuses inserts, then stores some whose answers are lost. The gateway accepts requests all
+//! the time.
 
 use std::time::Instant;
 
@@ -10,10 +11,10 @@ use crate::course::refuse::{Refusal, refuse_some};
 use crate::kafka_front::Way;
 use crate::scene::{Expected, Scene};
 
-/// Spans that are accepted while ClickHouse is away: two seconds of load.
+/// Spans that are accepted while ClickHouse is unreachable: two seconds of load.
 const SPANS_AWAY: u64 = 10_000;
 
-/// What it does once it is back: the first is not stored, the second is.
+/// How ClickHouse answers once it is back: the first is not stored, the second is.
 const REFUSALS: [Refusal; 2] = [Refusal::Parts, Refusal::ResetStored];
 
 /// Plays it.

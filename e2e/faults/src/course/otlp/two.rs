@@ -11,10 +11,10 @@ use crate::gateway::{Gateway, Orders};
 use crate::scene::{Expected, PATIENCE, Scene, copy_config};
 use e2e_stack::process::Port;
 
-/// How a gateway ends that cannot have its volume.
+/// The exit code of a gateway whose volume is in use.
 const EXIT_IN_USE: i32 = 1;
 
-/// What it says while it waits, and then.
+/// What it logs while it waits, and at its end.
 const SAYS: [&str; 2] = [
     "another process has the queue volume open; waiting for it",
     "is in use by another process; a volume belongs to one gateway at a time",

@@ -12,19 +12,20 @@ use crate::scene::{Expected, IMBALANCE, Scene};
 /// The partition whose rows are refused alone.
 const PARTITION: usize = 0;
 
-/// In that partition alone, one in a second and a half: partitions take messages of 100 spans in turn, and this is a multiple of eight.
+/// Refuses rows of that partition only, one in a second and a half. Partitions take messages of 100 spans in turn, and this is a multiple
+/// of eight.
 const ONE_PARTITION: Constraint = Constraint { every: 8_000, rest: 50 };
 
-/// Of so many rounds, one has the gateway killed while a block waits.
+/// In one of this many rounds, the gateway is killed while a block waits.
 const KILL_EVERY: u32 = 2;
 
-/// The metric of rows that were passed over.
+/// The metric of skipped rows.
 const SKIPPED: &str = "sluice_gateway_rows_skipped_total";
 
-/// The metric of blocks that wait until a person acts.
+/// The metric of blocks that wait for a person to act.
 const HALTED: &str = "sluice_gateway_blocks_halted";
 
-/// Every refused row is passed over and counted, all others are in, and there is no letter.
+/// Every refused row is skipped and counted, all others are inserted, and there is no letter.
 pub(super) async fn skipped(scene: &mut Scene<'_>) -> Result<Expected> {
     ANYWHERE.add(scene).await?;
     scene.topic.refuse_dead_letters().await?;
@@ -32,7 +33,7 @@ pub(super) async fn skipped(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.wait_acked(SPANS_AFTER).await?;
     let sent = scene.stop_load().await?.clone();
     scene.wait_committed_within(0, SETTLE_PATIENCE).await?;
-    // A span that Kafka may have or not cannot be predicted.
+    // If Kafka may or may not have a span, the counts cannot be predicted.
     ensure!(sent.doubtful.count() == 0, "{} spans may be in Kafka or not", sent.doubtful.count());
     let lost = u64::try_from(ANYWHERE.refused(&sent.acked).len()).context("count refused rows")?;
     ensure!(lost > 0, "no row was refused");
@@ -44,8 +45,8 @@ pub(super) async fn skipped(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(Expected { lost, ..Expected::default() })
 }
 
-/// A block with a refused row waits, its partition is committed up to it and no further, and all others go on; once the broker makes the
-/// topic, the partition goes on by itself, also under another process.
+/// A block with a refused row waits: its partition is committed up to it, and all other partitions continue. When the broker makes the
+/// topic, the partition continues too, also in another process.
 pub(super) async fn stops(scene: &mut Scene<'_>) -> Result<Expected> {
     ONE_PARTITION.add(scene).await?;
     let taken = scene.topic.refuse_dead_letters().await?;

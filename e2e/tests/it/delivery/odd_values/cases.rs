@@ -11,24 +11,24 @@ use sluice_gateway_config::Layout;
 use super::messages::{attribute, message, span};
 use crate::delivery::process::MESSAGE_MILLIS;
 
-/// A message, and what its row must say.
+/// A message, and the expected values of its row.
 pub struct Case {
     pub name: &'static str,
     pub message: Vec<u8>,
     /// Condition that finds its row.
     pub row: String,
-    /// OTLP/JSON has no words for it: as text it is malformed.
+    /// It has no form in OTLP/JSON: as text, it is malformed.
     pub only_in_protobuf: bool,
-    /// Why it gives no row in any layout.
+    /// The reason why it has no row in any layout.
     pub rejected: Option<&'static str>,
     /// Kafka's timestamp of the message, in ms.
     pub message_millis: i64,
     results: Vec<Expected>,
 }
 
-/// What is asked of a row.
+/// Expected values of a row.
 struct Expected {
-    /// The layout of the table; all of them for none.
+    /// The layout of the table; `None` for all layouts.
     layout: Option<Layout>,
     select: String,
     text: String,
@@ -73,12 +73,12 @@ impl Case {
         Case { message_millis, ..self }
     }
 
-    /// It becomes a letter for this reason, and no row.
+    /// It becomes a letter for this reason, and has no row.
     fn rejected(self, reason: &'static str) -> Case {
         Case { rejected: Some(reason), ..self }.everywhere(&[("SpanName", "none")])
     }
 
-    /// Columns that every layout has.
+    /// Expected values in every layout.
     fn everywhere(self, results: &[(&str, &str)]) -> Case {
         self.expecting(None, results)
     }
@@ -95,12 +95,12 @@ impl Case {
         self.expecting(Some(Layout::Nested), results)
     }
 
-    /// All attributes of the span as the other two layouts have them: a map, and groups as [`groups`] prints them.
+    /// All attributes of the span in the other two layouts: a map, and groups as [`groups`] prints them.
     fn span_as_text(self, map: &str, nested: &str) -> Case {
         self.map(&[("SpanAttributes", map)]).nested(&[(&groups("SpanAttributes"), nested)])
     }
 
-    /// The same of the resource.
+    /// As [`Self::span_as_text`], for the resource.
     fn resource_as_text(self, map: &str, nested: &str) -> Case {
         self.map(&[("ResourceAttributes", map)]).nested(&[(&groups("ResourceAttributes"), nested)])
     }
@@ -114,7 +114,7 @@ impl Case {
         self
     }
 
-    /// Expressions, and their values as texts, in a table of this layout.
+    /// The expressions for a table of this layout, and their expected values as text.
     pub fn results(&self, layout: Layout) -> impl Iterator<Item = (&str, &str)> {
         let of_layout = move |expected: &&Expected| expected.layout.is_none_or(|expected| expected == layout);
         self.results.iter().filter(of_layout).map(|expected| (&*expected.select, &*expected.text))
@@ -135,7 +135,7 @@ const TIMESTAMP: &str = "toUnixTimestamp64Nano(Timestamp)";
 /// Paths of the span's attributes.
 const PATHS: &str = "arraySort(JSONAllPaths(SpanAttributes))";
 
-/// The typed groups of a set that have anything: `Bool {'k':true} Int {'l':1}`.
+/// The typed groups of a set that are not empty: `Bool {'k':true} Int {'l':1}`.
 fn groups(set: &str) -> String {
     let group = |name| {
         let pairs = format!("mapFromArrays(`{set}{name}.Key`, `{set}{name}.Value`)");

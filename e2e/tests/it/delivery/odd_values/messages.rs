@@ -1,4 +1,4 @@
-//! Messages of one span, with whatever is odd about it.
+//! Messages of one span, with odd contents.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{
@@ -62,14 +62,14 @@ pub fn whole(resource_spans: ResourceSpans) -> Vec<u8> {
     TracesData { resource_spans: vec![resource_spans] }.encode_to_vec()
 }
 
-/// A field of bytes, as it stands on the wire.
+/// A field of bytes in wire format.
 pub fn field(number: u32, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     prost::encoding::bytes::encode(number, &value.to_vec(), &mut bytes);
     bytes
 }
 
-/// The same message with `??` replaced by two bytes that are not UTF-8, which no `String` takes.
+/// The same message with `??` replaced by two bytes that are not UTF-8, which a `String` cannot contain.
 pub fn with_invalid_utf8(mut message: Vec<u8>) -> Vec<u8> {
     let places: Vec<usize> =
         message.windows(2).enumerate().filter(|(_, pair)| *pair == b"??").map(|(at, _)| at).collect();

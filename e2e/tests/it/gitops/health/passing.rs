@@ -1,4 +1,4 @@
-//! Every version that a pipeline has, as the API server tells whoever watches: also one that is over before anybody could look.
+//! Every version of a pipeline, from a watch of the API server: also versions that are over before a poll could see them.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,20 +18,20 @@ use tokio::task::JoinHandle;
 
 use super::{api, seen_as_meant, stored};
 
-/// How long (seconds) one request to watch goes on: shorter than the client waits for a server that says nothing.
+/// How long (seconds) one watch request lasts: shorter than the client's timeout for a silent server.
 const WATCH_SECONDS: u32 = 20;
 
-/// Time for what was written to be told.
+/// Time until a written change arrives through the watch.
 const TOLD: Duration = Duration::from_secs(30);
 
-/// The versions of one pipeline from some time on. Watches until it is dropped.
+/// The versions of one pipeline from now on. Watches until it is dropped.
 pub struct Passing {
     pipeline: Pipeline,
     versions: Versions,
     watching: JoinHandle<()>,
 }
 
-/// What was told so far, and why no more is.
+/// The versions until now, and the error that ended the watch.
 #[derive(Clone, Default)]
 struct Versions(Arc<Mutex<(Vec<Value>, Option<String>)>>);
 
@@ -48,7 +48,7 @@ impl Drop for Passing {
 }
 
 impl Passing {
-    /// From now on, whether the pipeline is there yet or not.
+    /// Starts watching; the pipeline need not exist yet.
     pub async fn of(pipeline: &Pipeline) -> Result<Passing> {
         let api = api(pipeline);
         let now = api.list(&ListParams::default()).await.context("list pipelines")?;
@@ -63,7 +63,8 @@ impl Passing {
         Ok(Passing { pipeline: pipeline.clone(), versions, watching })
     }
 
-    /// It was in this state by all of its conditions when it said this, and Argo CD and kstatus see that as they are meant to.
+    /// Checks that a version that `says` accepts had exactly the conditions of this state, and that Argo CD and kstatus report the expected
+    /// results.
     pub async fn was(&self, name: &str, says: impl Fn(&TracePipeline) -> bool) -> Result<()> {
         let stored = stored(name)?;
         let version = until(&format!("a version in the state {name}"), TOLD, async || {
@@ -90,7 +91,7 @@ async fn watch(api: &Api<DynamicObject>, name: &str, mut from: String, told: &Ve
     let this = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
     loop {
         let mut events = pin!(api.watch(&this, &from).await.context("watch the pipeline")?);
-        // One that breaks off is gone on with behind the last that was told, so that none is missed.
+        // If a watch ends, the next one continues behind the last version, so that none is missed.
         while let Some(Ok(event)) = events.next().await {
             match event {
                 WatchEvent::Added(version) | WatchEvent::Modified(version) => {
@@ -107,13 +108,13 @@ async fn watch(api: &Api<DynamicObject>, name: &str, mut from: String, told: &Ve
     }
 }
 
-/// A version in a few words, for the words of a passed deadline.
+/// A version in a few words, for the error of a missed deadline.
 fn told(version: &TracePipeline) -> String {
     let generation = version.metadata.generation;
     let Some(status) = &version.status else { return format!("{generation:?} without a status") };
     let word = |kind: &str| condition(status, kind).map(|one| format!("{}/{}", one.status, one.reason));
     format!(
-        "{generation:?} of which {:?} is observed: {:?} {:?}",
+        "generation {generation:?}, observed {:?}: {:?} {:?}",
         status.observed_generation,
         word(READY),
         word(RECONCILING)

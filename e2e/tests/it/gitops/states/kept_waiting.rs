@@ -1,4 +1,4 @@
-//! Pipelines that wait for what is missing, refused or away, all of them in one namespace and none of them with a gateway.
+//! Pipelines that wait because something is missing, refused or unreachable. All are in one namespace, and none has a gateway.
 
 use anyhow::{Context as _, Result};
 use e2e_fixtures::cluster::{Namespace, Seen, until};
@@ -12,13 +12,13 @@ use super::{Other, REACHED, has, nobody};
 use crate::gitops::health::reached;
 use crate::scene::{self, Scene, Uses};
 
-/// A state, the condition by which it is known, and its reason.
+/// A state, the condition that identifies it, and the condition's reason.
 type Known = (&'static str, &'static str, &'static str);
 
 /// A Secret with a user and no password.
 const HALF: &str = "half";
 
-/// A database that nobody has made, and with a name that is like none that is there.
+/// A database that does not exist, with a name that resembles no other.
 const NOWHERE: &str = "nowhere";
 
 /// A table that lacks almost all columns.
@@ -28,7 +28,7 @@ const NARROW: &str = "narrow";
 #[ignore = "group gitops"]
 async fn what_keeps_pipelines_waiting_is_seen_as_it_is() -> Result<()> {
     scene::run("kept_waiting", Uses::Servers, 1, async |scene: &mut Scene| {
-        // Nobody listens at the addresses of this machine that are meant here; elsewhere somebody may.
+        // No program listens at these addresses of this machine; on another cluster, one may.
         scene.environment.local_clickhouse_only()?;
         scene.apply_credentials().await?;
         scene.namespace.apply_secret(HALF, &[("username", "gateway")]).await?;
@@ -40,7 +40,7 @@ async fn what_keeps_pipelines_waiting_is_seen_as_it_is() -> Result<()> {
         let webhook = webhook(&scene.namespace);
         scene.namespace.cluster().apply(&webhook).await?;
         let played = play(scene).await;
-        // It belongs to no namespace.
+        // The webhook is not namespaced, so it is deleted here.
         played.and(scene.namespace.cluster().delete(&webhook).await)
     })
     .await
@@ -95,7 +95,7 @@ async fn all(scene: &Scene) -> Result<Vec<(Other, Known)>> {
             ("table-unfit", kind::SCHEMA_READY, reason::COLUMN_MISMATCH),
         ),
         (
-            // It is no gateway, and does not know what the Job asks of it.
+            // This image is no gateway, and does not know the Job's arguments.
             Other::new(scene, "no-gateway", |at| at.image = operators, &usual),
             ("schema-job-failed", kind::SCHEMA_READY, reason::JOB_FAILED),
         ),
@@ -112,7 +112,7 @@ async fn operators_image(scene: &Scene) -> Result<String> {
     pod.containers.into_iter().next().and_then(|container| container.image).context("it has no image")
 }
 
-/// A webhook that must be asked before a StatefulSet is made here, and is away.
+/// A webhook for new StatefulSets in this namespace, whose server cannot be reached.
 fn webhook(namespace: &Namespace) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
@@ -126,7 +126,7 @@ fn webhook(namespace: &Namespace) -> Value {
     })
 }
 
-/// Waits until the API server knows of the webhook.
+/// Waits until the API server uses the webhook.
 async fn refuses(namespace: &Namespace) -> Result<()> {
     let labels = json!({"app": "none"});
     let none: StatefulSet = serde_json::from_value(json!({

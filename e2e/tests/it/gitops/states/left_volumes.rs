@@ -1,4 +1,4 @@
-//! A volume that a gateway has left, which is not drained while no pod may be made, and not deleted while a policy does not let it be.
+//! The volume of a removed gateway. It is not drained while no pod can be made, and not deleted while a policy forbids it.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::gitops::health::reached;
 use crate::scene::{self, Scene, Uses};
 use crate::spec::quotas::{lift, limit};
 
-/// A quota that the gateway which stays uses up.
+/// A quota that the remaining gateway uses up.
 const QUOTA: &str = "one-pod";
 
-/// What the gateway that leaves has left.
+/// The volume of the removed gateway.
 const LEFT: &str = "queue-traces-gateway-1";
 
-/// That of the gateway which stays.
+/// The volume of the remaining gateway.
 const USED: &str = "queue-traces-gateway-0";
 
 /// The Job that drains it.
@@ -38,7 +38,7 @@ async fn a_volume_that_is_left_and_cannot_go_is_seen_as_it_is() -> Result<()> {
             scene.namespace.cluster().apply(object).await?;
         }
         let played = not_deleted(scene).await;
-        // They belong to no namespace.
+        // These objects are not namespaced, so they are deleted here.
         for object in &refusal {
             scene.namespace.cluster().delete(object).await?;
         }
@@ -49,7 +49,7 @@ async fn a_volume_that_is_left_and_cannot_go_is_seen_as_it_is() -> Result<()> {
     .await
 }
 
-/// Time for a Job to fail that is kept from having a pod: it has two minutes, however soon gateways are to leave.
+/// Time until a Job that gets no pod fails: it has two minutes, whatever the drain's time limit.
 const FAILED: Duration = Duration::from_mins(6);
 
 fn spec(replicas: u32) -> Value {
@@ -68,7 +68,7 @@ async fn not_drained(scene: &Scene) -> Result<()> {
 
 async fn not_deleted(scene: &Scene) -> Result<()> {
     may_be_deleted(&scene.namespace, false).await?;
-    // It would be tried again a minute later.
+    // Otherwise the operator would retry a minute later.
     let jobs = scene.namespace.api::<Job>();
     jobs.delete(JOB, &DeleteParams::background()).await.context("delete the Job that failed")?;
     reached(&scene.pipeline, "volumes-not-deleted", REACHED, |status| {
@@ -77,24 +77,24 @@ async fn not_deleted(scene: &Scene) -> Result<()> {
     .await
 }
 
-/// Kubernetes keeps a claim that was deleted until its pod has ended.
+/// Kubernetes keeps a deleted claim until its pod has ended.
 async fn claim_deleted(scene: &Scene) -> Result<()> {
     let claims = scene.namespace.api::<PersistentVolumeClaim>();
-    // The operator would try again some minutes later; the condition offers to delete it by hand.
+    // The operator would retry some minutes later; the condition says how to delete it by hand.
     let left = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {
         "name": LEFT, "namespace": scene.namespace.name(),
     }});
     scene.namespace.cluster().delete(&left).await?;
     claims.delete(USED, &DeleteParams::background()).await.context("delete the claim of a gateway")?;
     reached(&scene.pipeline, "claim-deleted", REACHED, |status| {
-        // Of the volume that was left nothing is said any more.
+        // The status no longer mentions the left volume.
         let orphaned = status.volumes.as_ref().map(|volumes| (volumes.orphaned, volumes.drained));
         has(status, kind::VOLUMES_DRAINED, reason::CLAIM_DELETED) && orphaned == Some((0, 0))
     })
     .await
 }
 
-/// A policy, and that it holds here: no claim is deleted.
+/// A policy and its binding for this namespace: no claim may be deleted.
 fn refusal(namespace: &Namespace) -> [Value; 2] {
     let (version, name) = ("admissionregistration.k8s.io/v1", namespace.name());
     let here = json!({"matchLabels": {"kubernetes.io/metadata.name": name}});
@@ -117,13 +117,13 @@ fn refusal(namespace: &Namespace) -> [Value; 2] {
     ]
 }
 
-/// Waits until the API server would let the claim be deleted, or would not.
+/// Waits until the API server would allow to delete the claim, or would not.
 async fn may_be_deleted(namespace: &Namespace, may: bool) -> Result<()> {
     let claims = namespace.api::<PersistentVolumeClaim>();
     until(&format!("that a claim may be deleted: {may}"), REACHED, async || {
         let asked = claims.delete(LEFT, &DeleteParams::default().dry_run()).await;
         let is_refused = matches!(&asked, Err(kube::Error::Api(status)) if status.code == 403);
-        // One that is gone by now was let go.
+        // If it is already gone, the deletion was allowed.
         Ok(Seen::when(is_refused != may, || format!("{asked:?}")))
     })
     .await

@@ -1,4 +1,4 @@
-//! A pipeline that the API server has taken under another definition than the operator's, and that the operator cannot read.
+//! A pipeline that the API server accepted under another definition than the operator's. The operator cannot read it.
 
 use anyhow::{Context as _, Result};
 use e2e_fixtures::cluster::{Cluster, Seen, until};
@@ -15,14 +15,14 @@ use super::{REACHED, has};
 use crate::gitops::health::reached;
 use crate::scene::{self, Scene, Uses};
 
-/// What says which log levels there are.
+/// The path of the log levels in the definition.
 const LEVELS: &str =
     "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/gateway/properties/logLevel/enum";
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group chart"]
 async fn a_pipeline_of_another_definition_is_seen_as_it_is() -> Result<()> {
-    // The definition is everybody's.
+    // All tests share the definition.
     scene::run("older_definition", Uses::ServersAlone, 1, async |scene: &mut Scene| {
         let cluster = scene.namespace.cluster().clone();
         let played = play(scene, &cluster).await;
@@ -48,7 +48,7 @@ async fn play(scene: &Scene, cluster: &Cluster) -> Result<()> {
     removed(&scene.pipeline).await
 }
 
-/// While it can be: under the other definition nobody could write to it.
+/// Removes it while the definition allows writes: under the other definition, no client can write to it.
 async fn removed(pipeline: &Pipeline) -> Result<()> {
     let pipelines: Api<TracePipeline> = pipeline.namespace().api();
     pipelines.delete(pipeline.name(), &DeleteParams::default()).await.context("delete the pipeline")?;

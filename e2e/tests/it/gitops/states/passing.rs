@@ -1,4 +1,4 @@
-//! What a pipeline is for a moment when it is made and changed, and what it stays with gateways that run.
+//! The short states of a pipeline while it is made and changed, and its lasting state with running gateways.
 
 use anyhow::Result;
 use e2e_faults::Way;
@@ -19,10 +19,10 @@ const PARTITIONS: i32 = 8;
 #[ignore = "group gitops"]
 async fn what_passes_and_what_stays_is_seen_as_it_is() -> Result<()> {
     scene::run("passing", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
-        // Nobody listens at the address of this machine that is meant here; elsewhere somebody may.
+        // No program listens at this address of this machine; on another cluster, one may.
         scene.environment.local_clickhouse_only()?;
         let front = scene.front().await?;
-        // The Job is at work for as long as it has no answer.
+        // The Job runs as long as it has no answer.
         front.go(Way::Blackhole);
         let versions = Passing::of(&scene.pipeline).await?;
         scene.apply_credentials().await?;
@@ -31,7 +31,7 @@ async fn what_passes_and_what_stays_is_seen_as_it_is() -> Result<()> {
         front.go(Way::Open);
         scene.pipeline.wait_ready(READY).await?;
         assert_state(&scene.pipeline, "running").await?;
-        // With the table that is there now.
+        // With the table that exists now.
         let others = others(scene);
         let awaiting = awaiting(scene);
         try_join_all(others.iter().map(|(other, ..)| other.apply()).chain([awaiting.apply()])).await?;
@@ -57,7 +57,7 @@ async fn what_passes_and_what_stays_is_seen_as_it_is() -> Result<()> {
 }
 
 fn spec(change: &Value) -> Value {
-    // What is tried first is another state, which lasts longer.
+    // A canary would be another state, which lasts longer.
     e2e_fixtures::pipeline::merged(&json!({"rollout": {"strategy": "RollingUpdate"}}), change)
 }
 
@@ -82,13 +82,13 @@ fn others(scene: &Scene) -> [(Other, &'static str, &'static str); 3] {
     ]
 }
 
-/// Its gateway runs, and waits for a table that nobody makes.
+/// Its gateway runs, and waits for a table that is never created.
 fn awaiting(scene: &Scene) -> Other {
     let sink = json!({"table": "nobody_makes_it", "schema": {"management": "None"}});
     Other::new(scene, "no-table", |_| {}, &json!({"replicas": 1, "sink": {"clickhouse": sink}}))
 }
 
-/// Nobody has looked, Kafka was asked, the Job is at work.
+/// Before the first reconcile, after Kafka has answered, and while the Job runs.
 async fn begun(versions: &Passing) -> Result<()> {
     let moves = |pipeline: &TracePipeline, schema: &str| {
         let status = pipeline.status.as_ref();
@@ -101,7 +101,7 @@ async fn begun(versions: &Passing) -> Result<()> {
     versions.was("schema-job-at-work", |pipeline| moves(pipeline, reason::JOB_RUNNING)).await
 }
 
-/// An edit that every gateway gets: before anybody has looked, before it is given to them, and while it is.
+/// An edit for every gateway: before the operator has seen it, before it is rolled out, and during the rollout.
 async fn changed(scene: &Scene, versions: &Passing) -> Result<()> {
     scene.pipeline.apply(&spec(&json!({"gateway": {"logLevel": "debug"}}))).await?;
     let is_over = |status: &TracePipelineStatus| {

@@ -1,5 +1,5 @@
-//! The chart with all that it can make: all of it is there, a sync would change nothing of it, neither at first nor after upgrades to
-//! other values and back to all namespaces, and `helm uninstall` leaves what its notes name and nothing else.
+//! The chart with all optional objects: all exist, and a sync would change nothing. This holds at first, and after upgrades to other
+//! values and back to all namespaces. `helm uninstall` leaves only what its notes name.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::{CHART, GATEWAY_IMAGE, GONE, HELM_TIMEOUT, PIPELINE, RELEASE, Release
 use crate::environment::READY;
 use crate::operator::foreign_kinds::with_definitions;
 
-/// All that is off by itself.
+/// Values that turn on everything that is off by default.
 const EVERYTHING: [&str; 11] = [
     "serviceMonitor.enabled=true",
     "gatewayPodMonitor.enabled=true",
@@ -27,7 +27,7 @@ const EVERYTHING: [&str; 11] = [
     "extraVolumeMounts[0].name=tmp,extraVolumeMounts[0].mountPath=/extra",
 ];
 
-/// What an upgrade changes of each kind that has values of its own; in place of rights in all namespaces there are some in one.
+/// Values of an upgrade that change each kind which has values of its own. Rights in all namespaces become rights in one.
 const OTHER_VALUES: [&str; 7] = [
     "serviceMonitor.interval=10s",
     "serviceMonitor.labels.prometheus=main",
@@ -38,10 +38,10 @@ const OTHER_VALUES: [&str; 7] = [
     "clusterRole.tracePipelines=true",
 ];
 
-/// All namespaces are looked after. `null`, the word for what the chart says by itself, leaves with `--reuse-values` what was there.
+/// All namespaces again. `null`, which means the default, keeps the former value with `--reuse-values`.
 const EVERYWHERE: &str = "watchNamespaces=[]";
 
-/// Every kind that the chart has a template of.
+/// The kinds of the chart's templates.
 const KINDS: [&str; 14] = [
     "ClusterRole",
     "ClusterRoleBinding",
@@ -59,7 +59,7 @@ const KINDS: [&str; 14] = [
     "ServiceMonitor",
 ];
 
-/// In every namespace, some time after it was made.
+/// Kubernetes makes this in every namespace, some time after the namespace.
 const KUBERNETES_OWN: &str = "ConfigMap kube-root-ca.crt";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,7 +71,7 @@ async fn with_everything_on_a_sync_of_the_chart_changes_nothing_and_an_uninstall
     with_release("everything", async |release| {
         let lived = async {
             let lived = release.everything().await;
-            // While its kinds are known: helm does not remove what it cannot ask for.
+            // Now, because its kinds are served: helm does not remove objects that it cannot look up.
             lived.and(release.uninstall(&["--ignore-not-found"]).await)
         };
         with_definitions(release.namespace.cluster(), &monitoring, lived).await
@@ -90,12 +90,12 @@ impl Release<'_> {
         let notes = self.helm(&install, &values).await?;
         ensure!(
             notes.contains("looks after all namespaces"),
-            "NOTES do not say what is looked after: {notes}"
+            "NOTES do not name the managed namespaces: {notes}"
         );
         self.all_in_sync(&values).await.context("as it was installed")?;
         pipeline.apply(&change(3)).await?;
         let looked_after = |status: &sluice_crds::TracePipelineStatus| status.desired_replicas.is_some();
-        pipeline.wait("looked after", READY, looked_after).await?;
+        pipeline.wait("reconciled", READY, looked_after).await?;
         let workload = self.workload().await?;
 
         let watched = format!("watchNamespaces={{{}}}", self.namespace.name());
@@ -111,7 +111,7 @@ impl Release<'_> {
         ensure!(!now.contains(&of_all), "the rights in all namespaces are left");
         ensure!(now.contains(&of_one), "there are no rights in one namespace");
         pipeline.apply(&change(4)).await?;
-        pipeline.wait("looked after with the rights of one namespace", READY, looked_after).await?;
+        pipeline.wait("reconciled with the rights of one namespace", READY, looked_after).await?;
         ensure!(self.workload().await? == workload, "an upgrade of the operator changed the gateways");
 
         self.helm(&upgrade, &[EVERYWHERE]).await?;
@@ -120,7 +120,7 @@ impl Release<'_> {
         ensure!(now.contains(&of_all), "the rights in all namespaces are not back");
         ensure!(!now.contains(&of_one), "the rights in one namespace are left");
         pipeline.apply(&change(3)).await?;
-        pipeline.wait("looked after with the rights of all namespaces again", READY, looked_after).await?;
+        pipeline.wait("reconciled with the rights of all namespaces again", READY, looked_after).await?;
         ensure!(self.workload().await? == workload, "an upgrade back changed the gateways");
 
         self.uninstall(&["--wait"]).await?;
@@ -134,7 +134,7 @@ impl Release<'_> {
         Ok(())
     }
 
-    /// Each object that helm renders with these values is there, one of each kind at the least, and a sync would change none.
+    /// Each rendered object exists, at least one of each kind, and a sync would change none.
     async fn all_in_sync(&self, values: &[&str]) -> Result<()> {
         let text = self.helm(&["template", RELEASE, CHART, "--skip-tests"], values).await?;
         let manifests = self.assert_rendered_in_sync(&text).await?;
@@ -145,7 +145,7 @@ impl Release<'_> {
         Ok(())
     }
 
-    /// Waits until there is what was there before, without `gone`, and beside it the Lease and what is named so that it stays.
+    /// Waits until the objects are those before, without `gone`, plus the Lease and those that are named so that they stay.
     pub(super) async fn wait_left(
         &self,
         before: &BTreeSet<String>,

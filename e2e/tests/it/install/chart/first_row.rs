@@ -1,5 +1,5 @@
-//! From `helm install` to the first row with the README alone: its commands as they stand there, run by a shell, with the names of this stack
-//! in place of the examples'. Images and chart come from a registry, as `publish` fills it.
+//! From `helm install` to the first row with the README only. A shell runs its commands unchanged, except that names of this stack replace
+//! those of the examples. Images and chart come from a registry that `publish` has filled.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use super::{RELEASE, Release, with_release};
 use crate::environment::blocking;
 use crate::scene::PATIENCE;
 
-/// Commands from `helm install` to the first row, at most. A new user counts them.
+/// Largest number of commands from `helm install` to the first row: as few as a new user should need.
 const COMMANDS_MAX: usize = 6;
 
 /// Spans that are produced once the pipeline is ready.
@@ -46,12 +46,12 @@ impl Release<'_> {
         let database = Database::existing(&server, self.namespace.name());
         let folder = std::env::temp_dir().join(tracing.name());
         let lived = self.follow(&registry, &tracing, &database, &folder).await;
-        // The operator is still there, and lets the pipeline go.
+        // Before the operator is removed, so that it can finish the pipeline's deletion.
         let removed = tracing.delete().await.and(database.delete().await).and(remove_folder(&folder));
         lived.and(removed)
     }
 
-    /// Types what the README says, and counts the rows.
+    /// Runs the README's commands, and counts the rows.
     async fn follow(
         &self,
         registry: &Registry,
@@ -77,7 +77,7 @@ impl Release<'_> {
         let script = replaced(
             block(&readme, "## Install", "sh")?,
             &[
-                // The definitions belong to the release that the other tests share.
+                // The definitions belong to the release that all tests share.
                 ("helm install sluice ", &format!("helm install {RELEASE} --take-ownership ")),
                 ("sluice-system", self.namespace.name()),
                 ("registry.example.com", registry.address()),
@@ -116,7 +116,7 @@ fn published_to(registry: String) -> Result<PublishArgs> {
     Ok(PublishArgs { registry, version: env!("CARGO_PKG_VERSION").to_owned(), plain_http: true, programs })
 }
 
-/// The first block of this language behind these words.
+/// The first code block of this language after these words.
 fn block<'a>(text: &'a str, behind: &str, language: &str) -> Result<&'a str> {
     let found = text.split_once(&format!("{behind}\n")).and_then(|(_, rest)| {
         let (_, block) = rest.split_once(&format!("```{language}\n"))?;
@@ -125,7 +125,7 @@ fn block<'a>(text: &'a str, behind: &str, language: &str) -> Result<&'a str> {
     found.with_context(|| format!("the README has no block of {language} behind {behind:?}"))
 }
 
-/// The text with others in place of these words, all of which must be there: else the README says something new.
+/// The text with these words replaced. All of them must occur; otherwise the README has changed.
 fn replaced(text: &str, words: &[(&str, &str)]) -> Result<String> {
     words.iter().try_fold(text.to_owned(), |text, (word, other)| {
         ensure!(text.contains(word), "the README does not say {word:?} where this test replaces it: {text}");
@@ -139,7 +139,7 @@ fn commands(script: &str) -> Vec<String> {
     lines.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
 }
 
-/// Runs them one after the other, as an administrator in the checkout.
+/// Runs the commands one after the other, as an administrator in the checkout.
 fn run(commands: &[String], kubeconfig: &Path) -> Result<()> {
     let helm = helm::path()?;
     let kubectl = kubernetes::programs::build(&Paths::from_environment()?)?;

@@ -1,5 +1,6 @@
-//! The chart with a definition that is not kept (`crds.keep: false`): it goes with the release, and with it every pipeline that nothing
-//! holds. One that is held is marked as deleted and runs on, and the definition stays for it, until it is let go as the notes say.
+//! The chart with a definition that is not kept (`crds.keep: false`): it is deleted with the release, and with it every pipeline without a
+//! finalizer. A pipeline with a finalizer is marked as deleted and runs on, and the definition stays for it, until the steps in the notes
+//! release it.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use sluice_crds::{TraceConnection, TracePipeline};
 use super::{CHART, GONE, HELM_TIMEOUT, RELEASE, Release, change, definition, with_release};
 use crate::environment::READY;
 
-/// What the API server makes of a definition, and takes away with it.
+/// Objects that the API server makes for a definition, and deletes with it.
 const SERVED_AS: &str = "APIService v1alpha1.sluice.dev";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,9 +27,9 @@ async fn a_definition_that_is_not_kept_goes_with_the_release_once_nobody_holds_a
 
 impl Release<'_> {
     async fn not_kept(&self) -> Result<()> {
-        // All pipelines of the cluster would go with the definition.
+        // All pipelines of the cluster would be deleted with the definition.
         let all: Api<TracePipeline> = Api::all(self.namespace.cluster().client());
-        // The API server begins anew with a definition that was applied a moment before, and says so (429).
+        // After a definition was applied, the API server restarts its storage and answers 429 for a moment.
         let listed = until("the list of all pipelines", READY, async || {
             let listed = all.list_metadata(&ListParams::default()).await;
             Ok(listed.map_or_else(|error| Seen::NotYet(error.to_string()), Seen::Done))
@@ -53,13 +54,13 @@ impl Release<'_> {
         let [by_hand, drained, free] = names.map(|name| self.pipeline_named(name));
         for (pipeline, more) in [
             (&by_hand, json!({})),
-            // No gateway runs that could say that it is empty.
+            // No gateway runs that could report that it is empty.
             (&drained, json!({"scaling": {"drain": {"timeout": "10s"}}})),
             (&free, json!({"deletionPolicy": "Immediate"})),
         ] {
             pipeline.apply(&merged(&alone(pipeline), &more)).await?;
             let looked_after = |status: &sluice_crds::TracePipelineStatus| status.desired_replicas.is_some();
-            pipeline.wait("looked after", READY, looked_after).await?;
+            pipeline.wait("reconciled", READY, looked_after).await?;
             self.workload_of(pipeline.name()).await?;
         }
         ensure!(free.get().await?.finalizers().is_empty(), "a pipeline that goes at once is held");
@@ -79,7 +80,7 @@ impl Release<'_> {
         self.wait_left(&before, &goes, |_| false).await.context("with pipelines")
     }
 
-    /// What the notes say: one by hand, the other one by an operator.
+    /// The steps in the notes: one pipeline by hand, the other one by an operator.
     async fn let_go(&self, by_hand: &Pipeline, drained: &Pipeline) -> Result<()> {
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         let pipelines: Api<TracePipeline> = self.namespace.api();
@@ -93,10 +94,10 @@ impl Release<'_> {
         self.uninstall(&["--wait"]).await
     }
 
-    /// Identities of a pipeline that is held and of its gateways, and the generation of these.
+    /// UIDs of a held pipeline and of its gateways' StatefulSet, and the generation of the latter.
     async fn held(&self, pipeline: &Pipeline) -> Result<(Option<String>, Option<String>, Option<i64>)> {
         let found = pipeline.get().await?;
-        ensure!(!found.finalizers().is_empty(), "nobody holds {}", pipeline.name());
+        ensure!(!found.finalizers().is_empty(), "{} has no finalizer", pipeline.name());
         let (workload, generation) = self.workload_of(pipeline.name()).await?;
         Ok((found.uid(), workload, generation))
     }
@@ -123,7 +124,7 @@ impl Release<'_> {
         Ok(())
     }
 
-    /// Waits until the pipeline is gone, and what ran for it.
+    /// Waits until the pipeline and everything that ran for it are gone.
     async fn wait_without(&self, pipeline: &Pipeline) -> Result<()> {
         let (pipelines, workloads): (Api<TracePipeline>, Api<StatefulSet>) =
             (self.namespace.api(), self.namespace.api());
@@ -145,7 +146,7 @@ impl Release<'_> {
     }
 }
 
-/// One with a consumer group of its own.
+/// A pipeline with its own consumer group.
 fn alone(pipeline: &Pipeline) -> Value {
     let group = format!("{}.{}", pipeline.settings().consumer_group(), pipeline.name());
     merged(&change(3), &json!({"source": {"kafka": {"consumerGroup": group}}}))

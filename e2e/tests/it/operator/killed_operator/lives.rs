@@ -1,7 +1,7 @@
-//! Operators of which each dies of its first write, and what came by while they did something.
+//! Operators that are killed after their first write, and a record of what happened during one change.
 //!
 //! Place in the flow: under both tests. Owner: the test that made it; a process is killed when its life is dropped. Limits: [`LIVES_MAX`]
-//! processes for one action.
+//! processes for one change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -20,20 +20,20 @@ use tokio::time::interval;
 use crate::operator::many::program;
 use crate::scene::Scene;
 
-/// Writes that a process gets through before it is killed.
+/// Writes of a process that are forwarded before it is killed.
 const WORKS_MAX: usize = 1;
 
-/// Processes for one action at the most. The longest, a rollout, takes about ten writes; each new process may also write a lag that
-/// moved, so that another one dies every two seconds while pods are replaced. More than this is a loop.
+/// Most processes for one change. The longest, a rollout, takes about ten writes. Each new process may also write a changed lag, so another
+/// one is killed every two seconds while pods are replaced. More than this is a loop.
 const LIVES_MAX: usize = 80;
 
-/// With fewer kills an action was not interrupted anywhere but at its end.
+/// With fewer kills, a change was not interrupted before its end.
 const KILLS_MIN: usize = 2;
 
-/// How often pods and status are looked at: a gateway lives for seconds, and a status until the next process.
+/// How often pods and status are polled: a gateway lives for seconds, and a status until the next process.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// Operators of which each dies of its first write.
+/// Operators that are killed after their first write.
 pub struct Lives<'a> {
     pub scene: &'a Scene,
     kubeconfig: PathBuf,
@@ -41,16 +41,16 @@ pub struct Lives<'a> {
     token: String,
     /// Kubeconfig and log of each of them.
     pub folder: PathBuf,
-    /// Those so far.
+    /// Number of processes until now.
     begun: usize,
 }
 
-/// What came by during one action.
+/// Pods and drains that were seen during one change.
 #[derive(Debug, Default)]
 pub struct Course {
-    /// UIDs that pods of each name had.
+    /// UIDs of the pods of each name.
     pods: BTreeMap<String, BTreeSet<String>>,
-    /// How far gateways were on their way out, and how many were to be left.
+    /// Drain states of the gateways, and the targets of the drains.
     drains: Vec<(DrainState, u32)>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Lives<'a> {
         })
     }
 
-    /// Lets one operator after the other live until `done`, which asks for something and waits until it is so.
+    /// Runs one operator after the other until `done` ends, which makes the change and waits until it is carried out.
     pub async fn act(&mut self, action: &str, done: impl Future<Output = Result<()>>) -> Result<Course> {
         let scene = self.scene;
         let folder = self.folder.display().to_string();
@@ -88,7 +88,7 @@ impl<'a> Lives<'a> {
         Ok(course)
     }
 
-    /// Lets one operator live until `done`: what it does is not what is looked at.
+    /// Runs one operator until `done` ends; nothing is recorded.
     pub async fn undisturbed(&mut self, done: impl Future<Output = Result<()>>) -> Result<()> {
         let mut operator = self.begin(None).await?;
         tokio::select! {
@@ -97,7 +97,7 @@ impl<'a> Lives<'a> {
         }
     }
 
-    /// Ends with an error alone. What each one died of is put into `deaths`.
+    /// Ends only with an error. Records in `deaths` after which write each operator was killed.
     async fn go_on(&mut self, deaths: &mut Vec<String>) -> Result<Infallible> {
         for _ in 0..LIVES_MAX {
             let mut operator = self.begin(Some(WORKS_MAX)).await?;
@@ -106,7 +106,7 @@ impl<'a> Lives<'a> {
                 ended = outlive(&mut operator.program) => match ended? {},
             }
             let writes = operator.front.writes();
-            // SIGKILL: its answer is still on its way, and never arrives.
+            // SIGKILL: the answer to its write is still held, and never arrives.
             drop(operator);
             let works: Vec<String> = writes.iter().filter(|write| write.call.works()).map(line).collect();
             ensure!(works.len() == WORKS_MAX, "one operator wrote {works:?}");
@@ -129,7 +129,7 @@ impl<'a> Lives<'a> {
         LocalOperator::start_with(orders, &self.folder, self.token.clone(), works_max).await
     }
 
-    /// Who was killed gives nothing back; the next one would wait 15 s.
+    /// A killed operator does not release its Lease; the next one would wait 15 s.
     async fn free_lease(&self) -> Result<()> {
         let leases = self.scene.namespace.api::<Lease>();
         let deleted = or_gone(leases.delete(RELEASE, &DeleteParams::default()).await);
@@ -137,7 +137,7 @@ impl<'a> Lives<'a> {
     }
 }
 
-/// An error once the operator has ended by itself.
+/// Returns an error when the operator has ended by itself.
 async fn outlive(operator: &mut Program) -> Result<Infallible> {
     let mut looks = interval(LOOK);
     loop {
@@ -151,7 +151,7 @@ fn line(write: &Write) -> String {
     format!("{} {name} ({})", write.call, write.status)
 }
 
-/// Remembers what comes by.
+/// Records pods and drains.
 async fn look(scene: &Scene, course: &mut Course) -> Result<Infallible> {
     let pipelines = scene.namespace.api::<TracePipeline>();
     let mut looks = interval(LOOK);
@@ -168,14 +168,14 @@ async fn look(scene: &Scene, course: &mut Course) -> Result<Infallible> {
 }
 
 impl Course {
-    /// So many pods, one after the other, had the first gateway's name, the second one's, and so on.
+    /// This many different pods, one after the other, had the first gateway's name, the second one's, and so on.
     pub fn ensure_pods(&self, expected: &[usize]) -> Result<()> {
         let seen: Vec<usize> = self.pods.values().map(BTreeSet::len).collect();
         ensure!(seen == expected, "{expected:?} pods were to come by, but there were {:?}", self.pods);
         Ok(())
     }
 
-    /// Gateways above `target` were told to leave, and none of them was late.
+    /// Gateways above `target` were drained, and no drain was late.
     pub fn ensure_drained(&self, target: u32) -> Result<()> {
         let is_late = self.drains.iter().any(|(state, _)| *state == DrainState::Waiting);
         let is_told = self.drains.contains(&(DrainState::Draining, target));

@@ -1,11 +1,10 @@
-//! The operator is killed after every single write while things are done to a pipeline that its spec does not say, or says only in part: a
-//! Secret that it names gets another content, somebody scales its gateways and goes on when it is left alone, it is taken over again, its
-//! volumes become those of another storage class, it is deleted without its objects and another pipeline adopts them, and that one is
-//! deleted while neither Kafka nor `ClickHouse` can be reached. A third one reads on. Numbered spans flow through all of it: none is lost,
-//! none doubled.
+//! The operator is killed after every single write, during changes that are not, or only partly, in a pipeline's spec. A Secret that it
+//! names gets other content. A user scales its gateways, also while the operator leaves it alone. The operator manages it again. Its
+//! volumes get another storage class. It is deleted without its objects, and another pipeline adopts them. That pipeline is deleted while
+//! neither Kafka nor `ClickHouse` can be reached, and a third one reads on. Numbered spans flow the whole time: none is lost, none doubled.
 //!
-//! Job, place and owner are those of [`super`]. Limits: the servers are this test's own behind fronts, or cannot be reached there; the
-//! volumes of the other class are made by this process.
+//! Job, place and owner are those of [`super`]. Limits: the servers are this test's own, behind fronts that can make them unreachable; this
+//! process makes the volumes of the other class.
 
 use std::time::Duration;
 
@@ -33,13 +32,13 @@ use crate::storage::volumes::{self, claims, uids};
 
 const OTHER_CLASS: &str = "e2e-killed";
 
-/// How long a pipeline that is deleted is held, seconds: several looks of operators that each begin anew, and half of a busy machine.
+/// Time limit for the deletion of a pipeline, seconds: several checks of operators that each start anew, on a machine that is half busy.
 const LIMIT: u64 = 30;
 
-/// How long its end may take beyond that: a few operators that each begin anew.
+/// How long the deletion may take beyond that: a few operators that each start anew.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// Messages that nobody has when the servers are back, at least: what is produced in a part of the limit.
+/// Least number of messages that are in no table when the servers are back: the production of a part of the limit.
 const LAG_MIN: i64 = 100;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +47,7 @@ async fn an_operator_that_dies_of_every_write_finishes_what_comes_from_outside()
     scene::run("killed_operator_outside", Uses::OwnOperator, PARTITIONS, async |scene: &mut Scene| {
         let own = Own::start(scene).await?;
         let cluster = scene.environment.cluster.clone();
-        // A run that was cut off may have left it.
+        // An interrupted run may have left it.
         cluster.delete(&class(OTHER_CLASS)).await?;
         cluster.apply(&class(OTHER_CLASS)).await?;
         let played = while_operator_rests(&cluster, Box::pin(provided(&cluster, play(scene, &own)))).await;
@@ -58,11 +57,11 @@ async fn an_operator_that_dies_of_every_write_finishes_what_comes_from_outside()
     .await
 }
 
-/// Awaits `body` while volumes of the other class are made.
+/// Awaits `body` while this process makes volumes of the other class.
 async fn provided(cluster: &Cluster, body: impl Future<Output = Result<()>>) -> Result<()> {
     tokio::select! {
         played = body => played,
-        ended = provide_also(cluster.client(), OTHER_CLASS) => bail!("nobody makes volumes any more: {ended:?}"),
+        ended = provide_also(cluster.client(), OTHER_CLASS) => bail!("the provisioner has ended: {ended:?}"),
     }
 }
 
@@ -87,7 +86,7 @@ async fn play(scene: &Scene, own: &Own) -> Result<()> {
 }
 
 fn spec(change: &Value) -> Value {
-    // So long is what leaves tried to be inserted, which it cannot be without servers.
+    // A gateway that leaves tries to insert for this long, which it cannot do without servers.
     let base = merged(&volumes::spec("1Gi", 2), &json!({"gateway": {"terminationGracePeriod": "15s"}}));
     Own::spec(&merged(&base, change))
 }
@@ -96,21 +95,21 @@ fn of_other_class(change: &Value) -> Value {
     spec(&merged(&json!({"queue": {"storageClassName": OTHER_CLASS}}), change))
 }
 
-/// Who connects from now on needs the new password: each gateway is replaced, and once.
+/// New connections need the new password: each gateway is replaced exactly once.
 async fn rotated(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
     let scene = lives.scene;
     let before = scene.pipeline.gateways().uids().await?;
     own.change_password()?;
     let done = async {
         Own::apply_changed_password(scene).await?;
-        // The spec is the same, so that the status says of it what it has said before.
+        // The spec is the same, so the status cannot show the change.
         scene.wait_other_gateways(&before, LONGEST).await?;
         wait_complete(scene, 2).await
     };
     lives.act("rotation", done).await?.ensure_pods(&[2, 2])
 }
 
-/// Somebody has set the number: it stays, it is said who it was, and nobody is replaced.
+/// A user has set the number: it stays, the status names who set it, and no gateway is replaced.
 async fn scaled_by_hand(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
     let done = async {
@@ -124,7 +123,7 @@ async fn scaled_by_hand(lives: &mut Lives<'_>) -> Result<()> {
     lives.act("scaled by hand", done).await?.ensure_pods(&[1, 1, 1])
 }
 
-/// A change of the spec is not carried out, and nothing is undone of what somebody does: the number is lower than was ever wanted, and an
+/// The operator does not carry out a change of the spec, and does not undo manual changes: the number is lower than ever wanted, and an
 /// object is missing.
 async fn left_alone(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
@@ -148,8 +147,8 @@ async fn left_alone(lives: &mut Lives<'_>) -> Result<()> {
     lives.act("left alone", done).await?.ensure_pods(&[1, 1, 1])
 }
 
-/// The number is the operator's again, so is every object, and the volume that is left without a gateway is emptied and goes. The gateway
-/// that there is goes on.
+/// The operator manages the number and every object again. The volume without a gateway is drained and deleted. The remaining gateway runs
+/// on.
 async fn taken_over(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
     let done = async {
@@ -162,7 +161,7 @@ async fn taken_over(lives: &mut Lives<'_>) -> Result<()> {
     lives.act("taken over", done).await?.ensure_pods(&[1, 1])
 }
 
-/// Each gateway is emptied and made again with a volume of the other class.
+/// Each gateway is drained and made again with a volume of the other class.
 async fn moved(lives: &mut Lives<'_>) -> Result<()> {
     volumes_replaced(lives, "storage class", &of_other_class(&json!({}))).await?;
     for (name, claim) in claims(lives.scene).await? {
@@ -172,7 +171,7 @@ async fn moved(lives: &mut Lives<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The pipeline goes, and all that it had stays and belongs to nobody.
+/// The pipeline is deleted, and all its objects stay, without an owner.
 async fn orphaned(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
     let done = async {
@@ -186,7 +185,7 @@ async fn orphaned(lives: &mut Lives<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A pipeline of the same name has all of it, and the gateways never notice.
+/// A pipeline of the same name owns all of it, and the gateways do not change.
 async fn adopted(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
     let spec = of_other_class(&json!({}));
@@ -197,8 +196,8 @@ async fn adopted(lives: &mut Lives<'_>) -> Result<()> {
     Ok(())
 }
 
-/// No server is there, and the spans keep coming: it goes at its limit, says what was not done, and nothing is left but the volumes that may
-/// hold something. A gateway that happened to have inserted and committed all that it had read when the servers went leaves none.
+/// No server can be reached, and spans keep coming. The pipeline is deleted at its limit and reports what was not drained. Only the volumes
+/// that may have something are left. A gateway that had inserted and committed everything when the servers went away leaves none.
 async fn gone(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
     let scene = lives.scene;
     let limit = json!({"scaling": {"drain": {"timeout": format!("{LIMIT}s")}}});
@@ -225,7 +224,7 @@ fn claim_of(scene: &Scene, number: u32) -> String {
     format!("PersistentVolumeClaim queue-{}-{number}", workload_name(scene))
 }
 
-/// The servers are back, and a pipeline of the same name and group goes on with what nobody has, and with the volumes that were left.
+/// The servers are back. A pipeline of the same name and group reads on from the committed offsets, and uses the left volumes.
 async fn reads_on(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
     let scene = lives.scene;
     let lag = scene.topic.lag(&scene.pipeline.settings().consumer_group()).await?;

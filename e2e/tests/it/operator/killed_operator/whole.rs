@@ -1,4 +1,4 @@
-//! What a pipeline has when an action is done: each of its objects once and nothing besides, and gateways that are as they are meant.
+//! The objects of a pipeline after a change: each exactly once and no others, and gateways in the expected state.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -21,10 +21,10 @@ use sluice_crds::{RolloutState, TracePipelineStatus};
 use super::LONGEST;
 use crate::scene::Scene;
 
-/// Configs of gateways at the most: the planned one, what runs while that one is taken back, and two older ones.
+/// Most configs of gateways: the planned one, the running one while the planned one is rolled back, and two older ones.
 const CONFIGS_MAX: usize = 4;
 
-/// Waits until each object of a pipeline is there once, so many claims, and nothing besides.
+/// Waits until each object of a pipeline exists once, with this many claims, and no others exist.
 pub async fn wait_whole(scene: &Scene, claims: u32) -> Result<()> {
     until("each object of the pipeline once", LONGEST, async || {
         let found = objects(scene).await?;
@@ -39,7 +39,7 @@ fn is_whole(pipeline: &str, claims: u32, found: &BTreeSet<String>) -> bool {
         once.iter().map(|kind| format!("{kind} {pipeline}-gateway")).collect();
     expected
         .extend((0..claims).map(|number| format!("PersistentVolumeClaim queue-{pipeline}-gateway-{number}")));
-    // These are named by their content.
+    // Their names contain a hash of their content.
     let hashed = ["Job schema", "ConfigMap schema", "ConfigMap config"].map(|hashed| {
         let prefix = hashed.replace(' ', &format!(" {pipeline}-")) + "-";
         found.iter().filter(|name| name.starts_with(&prefix)).count()
@@ -49,7 +49,7 @@ fn is_whole(pipeline: &str, claims: u32, found: &BTreeSet<String>) -> bool {
     is_once && expected.is_subset(found) && found.len() == expected.len() + jobs + schemas + configs
 }
 
-/// Kind and name of everything that carries the pipeline's labels, but its pods.
+/// Kind and name of every object with the pipeline's labels, except pods.
 pub async fn objects(scene: &Scene) -> Result<BTreeSet<String>> {
     let mut found = named::<StatefulSet>(scene).await?;
     found.extend(named::<ConfigMap>(scene).await?);
@@ -72,13 +72,13 @@ where
     Ok(found.iter().map(|object| format!("{kind} {}", object.name_any())).collect())
 }
 
-/// Applies the spec of two gateways, and waits until all of it is there.
+/// Applies the spec of two gateways, and waits until it is complete.
 pub async fn complete(scene: &Scene, spec: &Value) -> Result<()> {
     scene.pipeline.apply(spec).await?;
     wait_complete(scene, 2).await
 }
 
-/// Waits until so many gateways run, all of the newest revision, and the pipeline is whole.
+/// Waits until this many gateways run, all with the newest revision, and the pipeline has each object once.
 pub async fn wait_complete(scene: &Scene, replicas: u32) -> Result<()> {
     let what = format!("with {replicas} gateways of the newest revision");
     let is_so = |status: &TracePipelineStatus| is_complete(status, replicas);
@@ -93,7 +93,7 @@ fn is_complete(status: &TracePipelineStatus, replicas: u32) -> bool {
     is_ready && rollout == Some(RolloutState::Complete) && counts == [Some(replicas); 3]
 }
 
-/// Waits until these are the gateways' pods, and no other is there, not even one that ends.
+/// Waits until these are the only pods of the gateways; a terminating pod counts too.
 pub async fn wait_pods(scene: &Scene, names: &[&str]) -> Result<()> {
     until(&format!("pods {names:?} and no other"), LONGEST, async || {
         let found: Vec<String> = scene.pipeline.gateways().uids().await?.into_keys().collect();

@@ -1,4 +1,4 @@
-//! A broker of the test's own, whose listeners ask for TLS, a client certificate, or user and password.
+//! A broker of the test's own, with listeners for TLS, a client certificate, or user and password.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -20,18 +20,18 @@ use super::keys::{Keys, SERVER_NAME};
 pub const USER: &str = "gateway";
 pub const PASSWORD: &str = "correct horse";
 
-/// 22 characters of base64, as the format asks.
+/// 22 characters of base64, as the format requires.
 const CLUSTER_ID: &str = "c2x1aWNlLXNlY3VyZS0wMQ";
 
-/// As for the stack's broker: a few seconds on an idle machine, more on a busy one.
+/// Longest start, as for the stack's broker: a few seconds on an idle machine, more on a busy one.
 const START_PATIENCE: Duration = Duration::from_mins(2);
 
-/// A listener that clients find behind a front: TLS with a client certificate, and user and password.
+/// A listener behind a front: TLS with a client certificate, and user and password.
 #[derive(Clone, Copy)]
 pub struct Fronted<'a> {
     /// Where the broker listens.
     pub listen: &'a str,
-    /// Where it tells its clients to go.
+    /// The address that the broker advertises.
     pub front: &'a str,
 }
 
@@ -47,23 +47,23 @@ pub struct Broker {
     pub sasl_tls: String,
     /// User and password without TLS.
     pub sasl: String,
-    /// Tokens without TLS; nobody listens unless there is an issuer.
+    /// Tokens without TLS; the broker has this listener only if there is an issuer.
     pub oauth: String,
     _ports: [Port; 7],
 }
 
 impl Broker {
-    /// Starts one with its data in `folder` and waits until it listens.
+    /// Starts a broker with its data in `folder` and waits until it listens.
     pub async fn start(folder: &Path, keys: &Keys) -> Result<Broker> {
         Broker::start_with(folder, keys, None, None).await
     }
 
-    /// The same with one more listener.
+    /// As [`Self::start`], with one more listener.
     pub async fn start_behind(folder: &Path, keys: &Keys, fronted: Fronted<'_>) -> Result<Broker> {
         Broker::start_with(folder, keys, Some(fronted), None).await
     }
 
-    /// The same with a listener for tokens of this issuer.
+    /// As [`Self::start`], with a listener for tokens of this issuer.
     pub async fn start_with_tokens(folder: &Path, keys: &Keys, issuer: &Issuer) -> Result<Broker> {
         Broker::start_with(folder, keys, None, Some(issuer)).await
     }
@@ -117,13 +117,13 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Stops it where it is, so that it answers nothing and no connection ends; or lets it go on.
+    /// Stops its process, so that it answers nothing and no connection ends; or continues it.
     pub fn rest(&self, rests: bool) -> Result<()> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, if rests { Signal::STOP } else { Signal::CONT }).context("signal the broker")
     }
 
-    /// Gives the user another password for SCRAM-SHA-512: who is connected stays so, who comes needs the new one.
+    /// Gives the user another password for SCRAM-SHA-512. Existing connections stay; new ones need the new password.
     pub fn change_password(&self, password: &str) -> Result<()> {
         let mut change = java()?;
         change.args(["-Xmx128m", "kafka.admin.ConfigCommand", "--bootstrap-server", &self.host, "--alter"]);
@@ -132,7 +132,8 @@ impl Broker {
         output(&mut change).map(drop).context("change the user's password")
     }
 
-    /// Lets a user do this with a topic, by an ACL. A topic that none names is everyone's; with the first it is only for those that they name.
+    /// Adds an ACL: the user may do this with the topic. A topic without ACLs is open to all users; with ACLs, only to the users that they
+    /// name.
     pub fn allow(&self, user: &str, operation: &str, topic: &str) -> Result<()> {
         let mut allow = java()?;
         allow.args(["-Xmx128m", "org.apache.kafka.tools.AclCommand", "--bootstrap-server", &self.host]);
@@ -142,7 +143,7 @@ impl Broker {
     }
 }
 
-/// Name, where it listens, and where it tells its clients to go.
+/// Name, address to listen on, and advertised address.
 type Listener = (&'static str, String, String);
 
 impl Drop for Broker {
@@ -168,7 +169,7 @@ fn format(properties: &Path) -> Result<()> {
     output(&mut format).map(drop).context("format the broker's data folder")
 }
 
-/// A listener for tokens, which Kafka's own validator checks with the issuer's key. The broker itself logs in nowhere with a token.
+/// A listener for tokens. Kafka's own validator checks them with the issuer's key. The broker itself never logs in with a token.
 fn of_issuer(issuer: &Issuer) -> String {
     let settings = [
         (

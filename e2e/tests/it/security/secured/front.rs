@@ -1,5 +1,5 @@
-//! TLS before the real `ClickHouse`: what comes over it goes on as it is. What speaks TLS itself is passed on, for pods, and for who
-//! wants a server to be away for one test and for no other.
+//! TLS before the real `ClickHouse`: it forwards the decrypted bytes unchanged. Servers with TLS of their own are forwarded without
+//! decryption: for pods, and for tests that make a server unreachable for themselves only.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,18 +30,18 @@ pub struct Front {
 }
 
 impl Front {
-    /// For programs of this machine, before the server at `behind` (`http://host:port`); asks for a client certificate where that
-    /// is wanted.
+    /// A front for programs of this machine, before the server at `behind` (`http://host:port`); it asks for a client certificate if
+    /// `asks_for_certificate`.
     pub async fn start(behind: &str, keys: &Keys, asks_for_certificate: bool) -> Result<Front> {
         Front::listen("127.0.0.1", behind, Some(acceptor(keys, asks_for_certificate)?)).await
     }
 
-    /// The same for pods, which are asked for a certificate.
+    /// A front for pods, which must have a certificate.
     pub async fn start_for_pods(behind: &str, keys: &Keys) -> Result<Front> {
         Front::listen(NODE_ADDRESS, behind, Some(acceptor(keys, true)?)).await
     }
 
-    /// For pods, before a server that speaks TLS itself.
+    /// A front for pods, before a server with its own TLS.
     pub async fn pass_for_pods(behind: &str) -> Result<Front> {
         Front::listen(NODE_ADDRESS, behind, None).await
     }
@@ -53,14 +53,14 @@ impl Front {
         let (opens, is_open) = watch::channel(true);
         let accepts = tokio::spawn(async move {
             loop {
-                // One that has gone before it was taken.
+                // The client had disconnected before.
                 let Ok((stream, _)) = listener.accept().await else { continue };
                 let (acceptor, behind, mut is_open) = (acceptor.clone(), behind.clone(), is_open.clone());
                 tokio::spawn(async move {
                     tokio::select! {
                         biased;
                         _ = is_open.wait_for(|is_open| !is_open) => {}
-                        // A handshake that fails is what some tests are about.
+                        // Some tests cause a failed handshake on purpose.
                         _ = forward(acceptor, stream, &behind) => {}
                     }
                 });
@@ -75,7 +75,7 @@ impl Front {
         format!("https://{}", self.address)
     }
 
-    /// From now on the server can be reached, or cannot: connections are ended, and new ones as soon as they come.
+    /// Makes the server reachable, or unreachable: then connections are closed, and new ones at once.
     pub fn open(&self, is_open: bool) {
         self.opens.send_replace(is_open);
     }

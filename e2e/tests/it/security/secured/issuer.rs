@@ -1,4 +1,4 @@
-//! An OAuth 2.0 server of the test's own: it gives tokens to a client, and shows the key that brokers check them with.
+//! An OAuth 2.0 server of the test's own: it gives tokens to a client, and publishes the key with which brokers check them.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -22,11 +22,11 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Id and secret of the client that it knows.
+/// Id and secret of its client.
 pub const CLIENT: &str = "sluice";
 pub const CLIENT_SECRET: &str = "correct/horse+battery";
 
-/// Whom tokens are for, unless the client asks for another audience.
+/// The audience of tokens, unless the client asks for another one.
 pub const AUDIENCE: &str = "kafka";
 
 const KEY_ID: &str = "one";
@@ -45,7 +45,7 @@ struct State {
 }
 
 impl Issuer {
-    /// Starts one whose tokens live for so long.
+    /// Starts a server whose tokens live for this long.
     pub async fn start(lifetime_seconds: u64) -> Result<Issuer> {
         let random = SystemRandom::new();
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
@@ -63,12 +63,12 @@ impl Issuer {
         let of_all = Arc::clone(&state);
         let accepts = tokio::spawn(async move {
             loop {
-                // One that has gone before it was taken.
+                // The client had disconnected before.
                 let Ok((stream, _)) = listener.accept().await else { continue };
                 let state = Arc::clone(&of_all);
                 tokio::spawn(async move {
                     let answer = service_fn(move |request| answer(Arc::clone(&state), request));
-                    // Whoever goes in the middle of an answer needs none.
+                    // A client that disconnects during an answer does not need it.
                     http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await.ok();
                 });
             }
@@ -81,17 +81,17 @@ impl Issuer {
         format!("http://{}", self.state.address)
     }
 
-    /// Where clients ask.
+    /// The URL at which clients get tokens.
     pub fn token_endpoint(&self) -> String {
         format!("{}/token", self.url())
     }
 
-    /// Where brokers look for its key.
+    /// The URL at which brokers get its key.
     pub fn keys(&self) -> String {
         format!("{}/keys", self.url())
     }
 
-    /// Tokens so far.
+    /// Number of tokens until now.
     pub fn issued(&self) -> u64 {
         self.state.issued.load(Ordering::Relaxed)
     }
@@ -124,7 +124,7 @@ impl State {
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref())))
     }
 
-    /// The key that its tokens are checked with (RFC 7517): the two halves of an uncompressed point.
+    /// The key with which its tokens are checked (RFC 7517): the two halves of an uncompressed point.
     fn keys(&self) -> String {
         let point = self.key.public_key().as_ref();
         let [x, y] = [1..33, 33..65].map(|half| URL_SAFE_NO_PAD.encode(&point[half]));
@@ -155,7 +155,7 @@ async fn granted(state: &State, request: Request<Incoming>) -> (StatusCode, Stri
     };
     let body = String::from_utf8_lossy(&body.to_bytes()).into_owned();
     let form: HashMap<&str, &str> = body.split('&').filter_map(|pair| pair.split_once('=')).collect();
-    // As RFC 6749, 2.3.1 has it: the secret's signs are encoded before base64.
+    // As in RFC 6749, 2.3.1: the secret's characters are percent-encoded before base64.
     let pair = format!("{CLIENT}:{}", CLIENT_SECRET.replace('/', "%2F").replace('+', "%2B"));
     let expected = format!("Basic {}", STANDARD.encode(pair));
     if authorization != Some(expected) {

@@ -1,4 +1,4 @@
-//! Certificates of a test: two authorities that know nothing of each other, a server, and a client of each.
+//! Certificates of a test: two independent authorities, a server, and a client of each authority.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use e2e_fixtures::cluster::Namespace;
 use e2e_stack::kubernetes::NODE_ADDRESS;
 use e2e_stack::process::output;
 
-/// The name that the server's certificate is made out to; beside it there is only the address at which pods find this machine.
+/// The name in the server's certificate; the only other entry is the address at which pods reach this machine.
 pub const SERVER_NAME: &str = "localhost";
 
-/// Longer than any test, shorter than anybody could rely on.
+/// Longer than any test, and too short for other uses.
 const VALID_DAYS: &str = "2";
 
 /// Files in a folder, all PEM: `<name>.crt` and `<name>.key`.
@@ -45,7 +45,7 @@ impl Keys {
         self.folder.join(format!("{name}.key"))
     }
 
-    /// The server's certificate and key in one file, as Kafka wants them.
+    /// The server's certificate and key in one file, as Kafka needs them.
     pub fn key_store(&self) -> PathBuf {
         self.folder.join("server.pem")
     }
@@ -63,8 +63,8 @@ impl Keys {
         namespace.apply_secret(secret, &[("tls.crt", &certificate), ("tls.key", &key)]).await
     }
 
-    /// Makes or changes the Secret `secret` with the keys that Strimzi gives the Secret of a `KafkaUser` with a certificate. Its `ca.crt` is
-    /// the authority of clients.
+    /// Makes or changes the Secret `secret` with the keys of Strimzi's Secret for a `KafkaUser` with a certificate. Its `ca.crt` is the
+    /// authority of clients.
     pub async fn apply_strimzi_user(&self, name: &str, namespace: &Namespace, secret: &str) -> Result<()> {
         let read =
             |file: PathBuf| fs::read_to_string(&file).with_context(|| format!("read {}", file.display()));

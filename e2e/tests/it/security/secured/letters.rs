@@ -1,4 +1,4 @@
-//! A dead-letter topic that the gateway's user may read, and not write to: by an ACL of the broker, which somebody mends later.
+//! A dead-letter topic that the gateway's user may read but not write, because of the broker's ACL, which is corrected later.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use crate::delivery::malformed::good;
 use crate::delivery::process;
 use crate::scene::Uses;
 
-/// Letters that their topic does not take, for this cause.
+/// The metric of letters that the broker refused for this cause.
 const REFUSED: &str = r#"sluice_gateway_dead_letters_refused_total{cause="not_authorized"}"#;
 
-/// Partitions that stand in front of such a message.
+/// The metric of partitions that have stopped before such a message.
 const STOPPED: &str = "sluice_gateway_partitions_stopped";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -31,7 +31,7 @@ async fn a_dead_letter_topic_that_may_not_be_written_to_stops_one_partition_unti
     process::run_on(turn, "unwritable", Some(&secured.broker.host), 2, async |stage| {
         let letters = stage.topic.dead_letters()?.name().to_owned();
         Topic::create(stage.kafka(), &letters, 2).await?;
-        // A topic that no ACL names is everyone's; this one is the user's from now on, to be read and nothing else.
+        // A topic without ACLs is open to all users. From now on, this user may only read this one.
         secured.broker.allow(USER, "Read", &letters)?;
         let bad = stage.send(0, Some(b"no trace")).await?;
         stage.send(0, Some(&good("behind"))).await?;
@@ -40,7 +40,7 @@ async fn a_dead_letter_topic_that_may_not_be_written_to_stops_one_partition_unti
         ensure!(gateway.metric(REFUSED).await? == Some(1.0), "{:?}", gateway.metric(REFUSED).await?);
         check_log(&gateway.log_lines()?, &letters)?;
 
-        // Only now: it goes on while the other partition stands.
+        // Only now: it is read while the other partition is stopped.
         stage.send(1, Some(&good("beside"))).await?;
         gateway.wait_lag(2).await?;
         ensure!(names(&gateway).await? == [[json!("beside")]], "{:?}", names(&gateway).await?);
@@ -64,7 +64,7 @@ async fn names(gateway: &process::Gateway) -> Result<Vec<Vec<Value>>> {
     gateway.select("SpanName", "ORDER BY SpanName").await
 }
 
-/// One line says which topic it is, what the broker says, and what to do.
+/// One line has the topic, the broker's message, and what to do.
 fn check_log(lines: &[Value], letters: &str) -> Result<()> {
     let text = |line: &Value, field: &str| line[field].as_str().unwrap_or_default().to_owned();
     let about: Vec<&Value> = lines.iter().filter(|line| line["refused"].is_string()).collect();

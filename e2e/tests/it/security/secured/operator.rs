@@ -1,5 +1,5 @@
-//! The operator's own connection to Kafka: a pipeline with TLS, a client certificate, or user and password gets its partitions, and
-//! one with the wrong ones says what is wrong and goes on once its Secret is mended.
+//! The operator's own connection to Kafka. A pipeline with correct TLS, client certificate, or user and password gets its partitions. A
+//! pipeline with wrong ones reports what is wrong, and continues once its Secret is corrected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::turns::Uses;
 /// Partitions of the topic on the secured broker.
 const PARTITIONS: u32 = 3;
 
-/// Lifetime of tokens: short, so that the operator renews them while it looks.
+/// Lifetime of tokens: short, so that the operator renews them during the test.
 const TOKEN_SECONDS: u64 = 9;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -40,12 +40,12 @@ async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
     let keys = Keys::make(&folder)?;
     let issuer = Issuer::start(TOKEN_SECONDS).await?;
     let broker = Broker::start_with_tokens(&folder, &keys, &issuer).await?;
-    // The broker goes with the test, and the topic with it.
+    // The broker and its topic are removed with the test.
     Topic::create(&broker.host, "spans", i32::try_from(PARTITIONS)?).await?;
     let namespace = Namespace::create(cluster, &name).await?;
     let stage = Stage { namespace: namespace.clone(), keys, issuer, broker };
     let ran = stage.run(target, &folder).await;
-    // The broker ends first: it writes into the folder.
+    // The broker ends first, because it writes into the folder.
     drop(stage);
     let removed = namespace.delete().await;
     ran.and(removed)?;
@@ -88,7 +88,7 @@ impl Stage {
         operator.program.stop().await
     }
 
-    /// The samples for Secrets of other tools, with Secrets of the shape that these tools write: each connection of a sample is made.
+    /// The samples for Secrets of other tools, with Secrets in the form of these tools: each connection of a sample works.
     async fn samples(&self) -> Result<()> {
         self.foreign_secrets().await?;
         let Broker { mutual, sasl_tls, .. } = &self.broker;
@@ -111,7 +111,7 @@ impl Stage {
                 security["sasl"] = kafka["sasl"].clone();
             }
             if security["sasl"]["username"].is_string() {
-                // The user that the broker knows, in place of the KafkaUser's name.
+                // The broker's user, in place of the KafkaUser's name.
                 security["sasl"]["username"] = json!(USER);
             }
             self.apply(&name, address, &security).await?;
@@ -123,7 +123,7 @@ impl Stage {
         self.lacking_key(&names[1]).await
     }
 
-    /// Secrets under the names that the samples have. Values that nobody reads are there as well.
+    /// Secrets with the names in the samples. They also have values that the operator does not read.
     async fn foreign_secrets(&self) -> Result<()> {
         let read =
             |file: PathBuf| fs::read_to_string(&file).with_context(|| format!("read {}", file.display()));
@@ -157,7 +157,7 @@ impl Stage {
         self.namespace.apply_secret("sluice-vault", &of_vault).await
     }
 
-    /// A key that the Secret does not have is told with those that it has, and with no value.
+    /// If the Secret lacks a key, the message lists the keys that it has, without any value.
     async fn lacking_key(&self, name: &str) -> Result<()> {
         let change = json!({"sasl": {"mechanism": "ScramSha512", "username": USER,
             "secretRef": {"name": "sluice-vault", "passwordKey": "password"}}});
@@ -166,11 +166,11 @@ impl Stage {
         let refused = ("False", reason::SECRET_INCOMPLETE);
         let message = self.pipeline(name, "").wait_condition(kind::SOURCE_REACHABLE, refused, READY).await?;
         ensure!(message.contains("has no password") && message.contains("api-secret"), "{message}");
-        ensure!(!message.contains(PASSWORD), "a value is told: {message}");
+        ensure!(!message.contains(PASSWORD), "the message has a value of the Secret: {message}");
         Ok(())
     }
 
-    /// Every way to be let in.
+    /// Every way to connect with success.
     fn ways(&self) -> Vec<(&'static str, &str, Value)> {
         let Broker { tls, mutual, sasl_tls, sasl, oauth, .. } = &self.broker;
         let ca = json!({"tls": {"caSecretRef": {"name": "ca"}}});
@@ -189,14 +189,14 @@ impl Stage {
         ]
     }
 
-    /// A login with tokens, for the client whose id and secret this Secret has.
+    /// A login with tokens, for the client whose id and secret are in this Secret.
     fn tokens(&self, secret: &str) -> Value {
         json!({"sasl": {"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {
             "tokenEndpoint": self.issuer.token_endpoint(), "secretRef": {"name": secret},
         }}}})
     }
 
-    /// A token endpoint that refuses is told in its words, without the secret.
+    /// If a token endpoint refuses, the message quotes its answer, without the secret.
     async fn refused_client(&self) -> Result<()> {
         let stranger = [("client-id", CLIENT), ("client-secret", "battery staple")];
         self.namespace.apply_secret("stranger", &stranger).await?;
@@ -205,11 +205,11 @@ impl Stage {
         let pipeline = self.pipeline("no-token", "");
         let message = pipeline.wait_condition(kind::SOURCE_REACHABLE, refused, READY).await?;
         ensure!(message.contains("answered 401") && message.contains("invalid_client"), "{message}");
-        ensure!(!message.contains("battery"), "the secret is told: {message}");
+        ensure!(!message.contains("battery"), "the message has the secret: {message}");
         Ok(())
     }
 
-    /// What is wrong is said, and mended by the Secret alone.
+    /// The status reports what is wrong; a correct Secret is enough to fix it.
     async fn wrong_ones(&self) -> Result<()> {
         let other = json!({"tls": {"caSecretRef": {"name": "other-ca"}}});
         self.apply("other-authority", &self.broker.tls, &other).await?;
@@ -240,7 +240,7 @@ impl Stage {
 
     async fn apply(&self, name: &str, address: &str, security: &Value) -> Result<()> {
         let change = json!({
-            // Two at one address must not have the same group, which is the name's without one.
+            // Two pipelines at one address must not share a group. Without one in the spec, each uses the group of its name.
             "source": {"kafka": merged(&json!({"consumerGroup": null}), security)},
             "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
             "gateway": {"resources": {"cpuRequest": POD_CORES}},

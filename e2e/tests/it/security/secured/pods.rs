@@ -1,6 +1,6 @@
-//! A pipeline whose every connection is secured by Secrets, as pods: the operator reads its partitions, the schema Job makes its table,
-//! and its gateways read and insert, all of them with TLS, a client certificate, user and password. When the password is another one,
-//! its Secret is all that has to be changed.
+//! A pipeline whose every connection is secured by Secrets, as pods. The operator reads its partitions, the schema Job makes its table, and
+//! its gateways read and insert, all of them with TLS, a client certificate, user and password. If the password changes, only its Secret
+//! has to be changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -36,29 +36,29 @@ const PARTITIONS: i32 = 4;
 /// Load of numbered spans, a kilobyte each.
 const SPANS_PER_SECOND: u64 = 2_000;
 
-/// Spans that must come between two steps: two seconds' worth.
+/// Spans that must come between two steps: two seconds of load.
 const SPANS_BETWEEN: u64 = 4_000;
 
-/// What the user's password becomes.
+/// The user's new password.
 const NEXT_PASSWORD: &str = "stable battery";
 
-/// Servers of one scene, which its pods reach by fronts alone.
+/// Servers of one scene, which its pods reach only through fronts.
 pub struct Own {
     folder: PathBuf,
     keys: Keys,
     broker: Broker,
-    /// At which the broker listens for the front.
+    /// The reserved port of the broker's listener behind the front.
     _port: Port,
-    /// Before the broker.
+    /// The front before the broker.
     pub kafka: Front,
-    /// Before the stack's `ClickHouse`.
+    /// The front before the stack's `ClickHouse`.
     pub clickhouse: Front,
 }
 
 impl Own {
-    /// Starts them, makes the Secrets of those that connect, and has the scene's topic, load and pipeline use them.
+    /// Starts them, makes the Secrets of the clients, and makes the scene's topic, load and pipeline use them.
     pub async fn start(scene: &mut Scene) -> Result<Own> {
-        // Pods of no other cluster reach this machine.
+        // Pods of another cluster cannot reach this machine.
         scene.environment.local_clickhouse_only()?;
         let folder = std::env::temp_dir().join(scene.namespace.name());
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -83,7 +83,7 @@ impl Own {
         Ok(Own { folder, keys, broker, _port: port, kafka, clickhouse })
     }
 
-    /// What a spec says of the Secrets, with `change` merged over it. The user of `ClickHouse` is the scene's own.
+    /// A spec that names the Secrets, with `change` merged over it. The user of `ClickHouse` is the scene's own.
     pub fn spec(change: &Value) -> Value {
         let (ca, client) = (json!({"name": "ca"}), json!({"name": "client"}));
         let tls = json!({"caSecretRef": ca, "clientCertificateSecretRef": client});
@@ -95,17 +95,17 @@ impl Own {
         merged(&secured, change)
     }
 
-    /// From now on Kafka asks who connects for another password; who is connected stays so.
+    /// From now on, Kafka asks new connections for another password; existing connections stay.
     pub fn change_password(&self) -> Result<()> {
         self.broker.change_password(NEXT_PASSWORD)
     }
 
-    /// Writes that password into the Secret.
+    /// Writes the new password into the Secret.
     pub async fn apply_changed_password(scene: &Scene) -> Result<()> {
         scene.namespace.apply_credentials("kafka", USER, NEXT_PASSWORD).await
     }
 
-    /// Ends them. What they wrote stays where this is not called.
+    /// Ends the servers and removes their data. Without this call, their data stays.
     pub fn remove(self) -> Result<()> {
         let folder = self.folder.clone();
         drop(self);
@@ -119,7 +119,7 @@ async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Re
     scene::run("secured_pods", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
         let own = Own::start(scene).await?;
         own.keys.apply_strimzi_user("client", &scene.namespace, "strimzi-user").await?;
-        // As Strimzi has them: a certificate by keys of its own, and a password without a user.
+        // In Strimzi's form: a certificate under Strimzi's keys, and a password without a user.
         let certificate =
             json!({"name": "strimzi-user", "certificateKey": "user.crt", "privateKeyKey": "user.key"});
         let kafka = json!({"tls": {"clientCertificateSecretRef": certificate}, "sasl": {"username": USER}});
@@ -133,18 +133,18 @@ async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Re
         scene.end(load).await?;
         scene.assert_same_gateways(&rolled).await.context("after they were replaced once")?;
         away(scene, &own).await?;
-        // While its servers are there.
+        // Now, because its servers can still be reached.
         scene.pipeline.delete(FLOW).await?;
         own.remove()
     })
     .await
 }
 
-/// Who is not known to the broker, and whom the broker cannot prove itself to, wait; the others go on.
+/// A pipeline whose certificate the broker rejects, and one that does not trust the broker's certificate, wait; the others run on.
 async fn refused(scene: &Scene) -> Result<()> {
     scene.namespace.apply_credentials("stranger", USER, "battery staple").await?;
     let stranger = json!({"secretRef": {"name": "stranger"}});
-    // The authority that signed the broker's certificate is none that everybody trusts.
+    // The authority of the broker's certificate is not a public one.
     let doubter = json!({"caSecretRef": null});
     for (name, change, reason) in [
         ("source-refuses-user", json!({"consumerGroup": "stranger", "sasl": stranger}), reason::AUTH_FAILED),
@@ -159,7 +159,7 @@ async fn refused(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// The broker takes connections and answers nothing.
+/// The broker accepts connections and does not answer.
 async fn away(scene: &Scene, own: &Own) -> Result<()> {
     own.broker.rest(true)?;
     let told = reached(&scene.pipeline, "source-away", READY, says(reason::TIMEOUT)).await;
@@ -172,7 +172,7 @@ fn says(reason: &str) -> impl Fn(&TracePipelineStatus) -> bool {
     move |status| condition(status, kind::SOURCE_REACHABLE).is_some_and(|one| one.reason == reason)
 }
 
-/// The table was made over the front, of which there is no other address in the spec.
+/// The Job made the table through the front: the spec has no other address.
 async fn made_by_job(scene: &Scene) -> Result<()> {
     let status = scene.pipeline.get().await?.status.context("no status")?;
     let found = condition(&status, kind::SCHEMA_READY).context("nothing is said of the table")?;
@@ -185,7 +185,7 @@ async fn made_by_job(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// A label and a key that gateways do not use: the operator notes that it has seen them, and replaces no gateway. `made_by_job` has seen
+/// A label and a key that gateways do not use: the operator records that it has seen them, and replaces no gateway. `made_by_job` has seen
 /// one Job; another one would have another name.
 async fn touched(scene: &Scene) -> Result<()> {
     let name = format!("{}-gateway", scene.pipeline.name());
@@ -210,7 +210,7 @@ async fn touched(scene: &Scene) -> Result<()> {
     made_by_job(scene).await
 }
 
-/// Who connects from now on needs the new password. Each gateway is made again, and once; gives the new ones.
+/// New connections need the new password. Each gateway is replaced exactly once; returns the new ones.
 async fn changed(scene: &Scene, own: &Own) -> Result<Uids> {
     let before = scene.pipeline.gateways().uids().await?;
     own.change_password()?;

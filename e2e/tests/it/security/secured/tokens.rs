@@ -1,5 +1,5 @@
 //! Logins with tokens (SASL OAUTHBEARER): a broker with Kafka's own validator, which checks tokens with the issuer's key, and gateways that
-//! renew theirs while they read.
+//! renew their tokens while they read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::scene::Uses;
 /// Short, so that tokens are renewed and brokers ask for a new login several times in a test.
 const LIFETIME_SECONDS: u64 = 9;
 
-/// Tokens of one gateway that prove that it renews them. Each is used for two thirds of its lifetime.
+/// Number of one gateway's tokens that proves that it renews them. Each is used for two thirds of its lifetime.
 const TOKENS_MIN: u64 = 4;
 
 /// Time for these tokens, and for a gateway that starts on a busy machine.
@@ -33,7 +33,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Starts them with tokens that live for so long.
+    /// Starts them with tokens that live for this long.
     pub async fn start(test: &str, lifetime_seconds: u64) -> Result<Tokens> {
         let folder = std::env::temp_dir().join(format!("e2e-{test}-{:x}", std::process::id()));
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -44,7 +44,7 @@ impl Tokens {
         Ok(Tokens { folder, issuer, broker })
     }
 
-    /// Ends the broker, and removes the files when nobody writes any more.
+    /// Ends the broker, and then removes the files, because the broker writes into them.
     pub fn remove(self) -> Result<()> {
         drop(self.broker);
         fs::remove_dir_all(&self.folder).context("remove the test's files")
@@ -54,7 +54,7 @@ impl Tokens {
         self.folder.join(name)
     }
 
-    /// A config's login, with tokens from this endpoint, for the secret in this file.
+    /// A login in a config, with tokens from this endpoint and the secret in this file.
     fn asking(endpoint: &str, secret: &Path, parameters: &Value) -> Value {
         json!({"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {
             "tokenEndpoint": endpoint, "clientId": CLIENT, "clientSecretFile": secret, "parameters": parameters,
@@ -65,7 +65,7 @@ impl Tokens {
         json!({"mechanism": "OAuthBearer", "oauth": {"tokenFile": file}})
     }
 
-    /// Ways to log in, and how `check` tells of it: nothing when it is well.
+    /// Ways to log in, and the words in the message of `check`: none if the way is correct.
     pub fn cases(&self) -> Result<Vec<(&'static str, Value, &'static [&'static str])>> {
         let (right, wrong) = (self.file("client-secret"), self.file("wrong-secret"));
         fs::write(&wrong, "battery staple").context("write another secret")?;
@@ -132,7 +132,7 @@ async fn rows_arrive_while_tokens_expire_and_are_renewed() -> Result<()> {
             Ok(Seen::when(renewed >= TOKENS_MIN, || format!("{renewed} tokens")))
         })
         .await?;
-        // All tokens from before have expired, and so have the connections that began with them.
+        // All earlier tokens, and the connections with them, have expired.
         stage.send(0, Some(&good("last"))).await?;
         gateway.wait_lag(0).await?;
         let count = gateway.select("toInt64(count())", "WHERE SpanName IN ('first', 'last')").await?;

@@ -1,9 +1,9 @@
-//! Mutations of an object: which, and where, follows from a seed.
+//! Mutations of an object: their kind and place follow from a seed.
 
 use e2e_fixtures::spans::Dice;
 use serde_json::{Map, Value, json};
 
-/// Mutations of one mutant: one to so many. More, and hardly any would pass the API server, whose schema is not what is tried.
+/// Most mutations of one mutant; at least one. With more, the API server would reject almost all, and its schema is not what is tested.
 const MUTATIONS_MAX: u64 = 2;
 
 /// A text that is longer than every bound, characters.
@@ -12,7 +12,7 @@ const HUGE_CHARACTERS: usize = 100_000;
 /// A list that is longer than every bound.
 const HUGE_ITEMS: usize = 2_000;
 
-/// Texts in other scripts, with other directions, without width, or that mean something to somebody.
+/// Texts in other scripts, with other directions, without width, or with a special meaning for a program.
 const TEXTS: [&str; 14] = [
     "",
     " ",
@@ -30,10 +30,10 @@ const TEXTS: [&str; 14] = [
     "NaN",
 ];
 
-/// Numbers at the edges of what is allowed, and beyond.
+/// Numbers at the limits, and beyond.
 const NUMBERS: [i64; 10] = [0, 1, 2, 3, 64, 65, 1_000, 100_000, 2_147_483_647, -1];
 
-/// Characters of a value that are told.
+/// Characters of a value that the description shows.
 const TOLD_CHARACTERS: usize = 40;
 
 /// Makes mutants.
@@ -42,12 +42,12 @@ pub struct Mutations {
 }
 
 impl Mutations {
-    /// Those of one mutant.
+    /// The mutations of one mutant.
     pub fn new(seed: u64, number: u64) -> Mutations {
         Mutations { dice: Dice::new(seed, number) }
     }
 
-    /// The object with one or two things wrong in its spec, and in words what.
+    /// The object with one or two mutations of its spec, and their description.
     pub fn mutated(&mut self, original: &Value) -> (Value, String) {
         let mut object = original.clone();
         let count = 1 + self.dice.below(MUTATIONS_MAX);
@@ -89,7 +89,7 @@ impl Mutations {
         }
     }
 
-    /// Another value of the same type: what a schema may let through.
+    /// Another value of the same type, which a schema may accept.
     fn alike(&mut self, old: Option<&Value>) -> Value {
         match old {
             Some(Value::Number(_)) => json!(self.dice.pick(&NUMBERS)),

@@ -1,4 +1,4 @@
-//! Every long test is in one group, and every group has what it names.
+//! Every long test is in one group, and every filter of a group selects a test.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use e2e_stack::paths::workspace;
 
 use super::*;
 
-/// The live and end-to-end tests that are left out, with their reasons, as their files have them.
+/// The live and end-to-end tests that the quick tier leaves out, with the reasons in their files.
 fn marked() -> Vec<(String, String)> {
     let mut marked = Vec::new();
     for folder in ["e2e/tests/it", "gateway/tests/live"] {
@@ -24,7 +24,7 @@ fn read(folder: &Path, module: &str, marked: &mut Vec<(String, String)>) {
             read(&path, &module, marked);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap();
-            // Each mark, and what stands between it and the next one, the test's name first.
+            // Each mark, and the text up to the next mark; the test's name comes first in it.
             for behind in text.split("#[ignore = \"").skip(1) {
                 let (reason, behind) = behind.split_once("\"]").unwrap();
                 let (_, name) = behind.split_once("fn ").unwrap();
@@ -35,7 +35,7 @@ fn read(folder: &Path, module: &str, marked: &mut Vec<(String, String)>) {
     }
 }
 
-/// Whether exactly the group that a test's mark names selects it, and each filter selects a test.
+/// Whether each test is selected only by the group in its mark, and each filter selects a test.
 fn ensure_marked(marked: &[(String, String)]) -> anyhow::Result<()> {
     for (test, reason) in marked {
         let named = reason.strip_prefix("group ").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Cases of attributes: what becomes of a value, and of its key.
+//! Cases of attributes: the stored form of a value, and of its key.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -21,7 +21,7 @@ pub fn scalars() -> Vec<Case> {
             ])
             .span_as_text(&format!("{{'k':'{value}'}}"), &format!("Int {{'k':{value}}}"))
     };
-    // What the server prints of a string has a backslash before a zero byte.
+    // The server prints a backslash before a zero byte.
     let string = |name, value: &str, hexadecimal: &str, printed: &str| {
         Case::attributes(name, vec![("k", text(value))])
             .json(&[
@@ -40,7 +40,7 @@ pub fn scalars() -> Vec<Case> {
         string("string", "hi", "6869", "hi"),
         string("string, empty", "", "", ""),
         string("string, with zero byte", "a\0b", "610062", r"a\0b"),
-        // Texts that the server's own JSON parser would take for a date.
+        // Texts that the server's own JSON parser would read as a date.
         string("string, like a date", "2024-01-01", "323032342D30312D3031", "2024-01-01"),
         Case::attributes("bool", vec![("yes", Value::BoolValue(true)), ("no", Value::BoolValue(false))])
             .json(&[
@@ -153,9 +153,9 @@ pub fn lists() -> Vec<Case> {
             (PATHS, "['k.k.k.k.k.k.k.k.k']"),
             ("SpanAttributes.k.k.k.k.k.k.k.k.k.:String", &text_of(2)),
         ]),
-        // Each list is two messages more, and the span's attribute is at depth five of a hundred.
+        // Each list adds two levels of messages, and the span's attribute is at depth five of a hundred.
         deep("list, almost too deep", 30).json(&[("length(JSONAllPaths(SpanAttributes))", "1")]),
-        // In text, members are as they are.
+        // In text, the members keep their form.
         complex(
             "list, of equal keys",
             list(vec![("b", text("first")), ("b", text("second"))]),

@@ -1,4 +1,4 @@
-//! Cases of what no row can have: too much of it, and times of messages that are none.
+//! Cases beyond the limits of a row, and message timestamps that are no valid times.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 

@@ -1,4 +1,4 @@
-//! Cases of spans: what becomes of the fields of a span, and of what is around it.
+//! Cases of spans: the stored form of a span's fields, and of its resource and scope.
 
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -55,23 +55,23 @@ pub fn bytes_that_are_not_text() -> Vec<Case> {
     ]
 }
 
-/// That of the Kafka message, `process::MESSAGE_MILLIS`, in ns.
+/// Timestamp of the Kafka message, `process::MESSAGE_MILLIS`, in ns.
 const MESSAGE_NANOS: &str = "1700000000000000000";
 
 const START_TEXT: &str = "1720000000000000000";
 
-/// Times of a span, and what its row has of them.
+/// Times of a span, and their form in its row.
 #[derive(Clone, Copy)]
 struct Times {
     start: u64,
     end: u64,
     timestamp: &'static str,
     duration: u64,
-    /// The attribute keeps the end.
+    /// The attribute has the original end.
     keeps_end: bool,
 }
 
-/// A span with such times, and the originals of those that the row does not show.
+/// A span with these times; the row keeps the originals that it does not show.
 fn at(name: &'static str, times: Times) -> Case {
     let Times { start, end, timestamp, duration, keeps_end } = times;
     let start_kept = (timestamp == MESSAGE_NANOS).then(|| start.to_string());
@@ -180,7 +180,7 @@ pub fn fields() -> Vec<Case> {
     ]
 }
 
-/// A message with every field of OTLP that no column is for.
+/// A message with every field of OTLP that has no column.
 fn with_what_has_no_column(name: &str) -> Vec<u8> {
     let mut stored_nowhere = span(name, vec![]);
     stored_nowhere.flags = 0x101;
@@ -204,7 +204,7 @@ fn scope_spans(name: &str, scope: Option<InstrumentationScope>) -> ScopeSpans {
     ScopeSpans { scope, spans: vec![span(name, vec![])], ..ScopeSpans::default() }
 }
 
-/// A resource of which each piece has an attribute, and a scope of which one has the name and the next the version.
+/// A resource in pieces with one attribute each, and a scope with its name in one piece and its version in the next.
 fn in_pieces(name: &str) -> Vec<u8> {
     let second =
         Resource { attributes: vec![attribute("second", Value::IntValue(4))], ..Resource::default() };
@@ -221,7 +221,7 @@ fn in_pieces(name: &str) -> Vec<u8> {
 }
 
 pub fn parts() -> Vec<Case> {
-    // Fields of ResourceSpans: scope_spans is 2, resource is 1; both before and behind.
+    // Fields of ResourceSpans: scope_spans is 2, resource is 1. Resources stand before and behind the spans.
     let scoped = |name| field(2, &scope_spans(name, Some(scope())).encode_to_vec());
     let behind = [scoped("parts, resource behind"), field(1, &resource().encode_to_vec())].concat();
     let pieces = in_pieces("parts, in pieces");
@@ -321,7 +321,7 @@ pub fn large() -> Vec<Case> {
                 ("length(SpanAttributesInt.Key)", "5000"),
                 ("SpanAttributesInt.Value = range(5000)", "1"),
             ]),
-        // Above what the first cases fill, so that a frame ends within it.
+        // Longer than the space that the first cases fill, so that a frame ends within it.
         Case::attributes("large, a key of 64 KiB", vec![(&"k".repeat(65_536), text("v"))])
             .json(&[("length(JSONAllPaths(SpanAttributes)[1])", "65536")])
             .map(&[("length(mapKeys(SpanAttributes)[1])", "65536")])
