@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What a gateway holds and has not committed. The operator removes a gateway once `blocks` and `uncommitted` are 0. It removes the queue volume
-/// too unless that is damaged.
+/// too unless that is damaged. If a log is `unreadable`, these numbers do not have its messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remaining {
     /// Sealed blocks that are not inserted, including those on the queue volume. At least 1 until the queue volume is opened.
@@ -22,6 +22,9 @@ pub struct Remaining {
     /// A gateway that leaves it out also counts a volume as empty that it has not opened yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<bool>,
+    /// Whether a log of `source.otlp` cannot be read now. Its messages are not in `uncommitted`, and may be read later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unreadable: bool,
     /// Whether it was drained and reads nothing until it is resumed; `false` again after a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining: Option<bool>,
@@ -53,11 +56,11 @@ mod tests {
             bytes: 196_608,
             uncommitted: 12,
             damaged: Some(true),
+            unreadable: true,
             draining: Some(true),
             control: Some(9_091),
         };
-        let text =
-            r#"{"blocks":3,"bytes":196608,"uncommitted":12,"damaged":true,"draining":true,"control":9091}"#;
+        let text = r#"{"blocks":3,"bytes":196608,"uncommitted":12,"damaged":true,"unreadable":true,"draining":true,"control":9091}"#;
         assert_eq!(some.to_string(), text);
         assert_eq!(serde_json::from_str::<Remaining>(text).unwrap(), some);
     }

@@ -207,8 +207,7 @@ impl Status {
         if let Some((numbers, _)) = self.source.get() {
             // Messages count as not committed.
             let has_letters = numbers.letter_bytes.load(Ordering::Relaxed) > 0;
-            let is_damaged = numbers.is_damaged.load(Ordering::Relaxed) || numbers.unreadable.any();
-            return (0, has_letters || is_damaged);
+            return (0, has_letters || numbers.has_damage());
         }
         self.spool.get().map_or((u64::from(self.may_hold_blocks), false), |spool| {
             let usage = spool.usage();
@@ -246,7 +245,7 @@ impl Status {
         metrics.log_bytes.set(count(numbers.log_bytes.load(Ordering::Relaxed)));
         metrics.log_bytes_max.set(count(numbers.log_bytes_max.load(Ordering::Relaxed)));
         metrics.letter_bytes.set(count(numbers.letter_bytes.load(Ordering::Relaxed)));
-        metrics.damaged.set(i64::from(numbers.is_damaged.load(Ordering::Relaxed)));
+        metrics.damaged.set(i64::from(numbers.has_damage()));
         if self.consumer.get().is_none() {
             self.metrics.partition_still.reset();
         }
@@ -384,6 +383,7 @@ impl Health for Status {
             // Blocks that an earlier run has left enter `blocks_in_flight` only after Kafka was asked about them.
             blocks: count(self.metrics.blocks_in_flight.get()).max(on_volume),
             damaged: Some(is_damaged),
+            unreadable: self.source.get().is_some_and(|(numbers, _)| numbers.unreadable.any()),
             bytes: (self.pool.total_bytes() - self.pool.free_bytes()) as u64,
             uncommitted: self.uncommitted_offsets().max(u64::from(is_member || may_append)),
             draining: Some(self.drain.is_requested()),

@@ -17,6 +17,7 @@ const NOTHING: Remaining = Remaining {
     bytes: 0,
     uncommitted: 0,
     damaged: Some(false),
+    unreadable: false,
     draining: Some(false),
     control: None,
 };
@@ -138,7 +139,7 @@ fn a_volume_with_dead_letters_or_damage_must_stay() {
     assert_eq!(status.remaining(), Remaining { damaged: Some(true), ..NOTHING });
     numbers.is_damaged.store(false, Ordering::Relaxed);
     numbers.unreadable.add(3);
-    assert_eq!(status.remaining(), Remaining { damaged: Some(true), ..NOTHING });
+    assert_eq!(status.remaining(), Remaining { damaged: Some(true), unreadable: true, ..NOTHING });
     let topics = status.state().sample.topics;
     let stills =
         topics.iter().flat_map(|topic| &topic.partitions).map(|log| (log.partition, log.still.as_deref()));
@@ -146,6 +147,7 @@ fn a_volume_with_dead_letters_or_damage_must_stay() {
     status.refresh();
     let still = status.metrics.partition_still.with_label_values(&["otlp", "3", "unreadable"]).get();
     assert_eq!((topics[0].name.as_str(), still), ("otlp", 1));
+    assert_eq!(status.metrics.requests.damaged.get(), 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::source::unreadable::Unreadable;
 use sluice_otlp_server::{ByteBudget, Counters};
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 /// The numbers.
@@ -42,5 +42,10 @@ impl SourceNumbers {
             permits,
             counters: Arc::default(),
         }
+    }
+
+    /// Whether something on the volume cannot be read, for good or now.
+    pub fn has_damage(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed) || self.unreadable.any()
     }
 }

@@ -110,7 +110,7 @@ impl RequestMetrics {
                 .gauge("dead_letter_log_bytes", "Bytes of the files of dead letters on the queue volume."),
             damaged: make.gauge(
                 "log_damaged",
-                "1 while files of logs or dead letters on the queue volume are damaged; they stay there.",
+                "1 while files of logs or dead letters on the queue volume are damaged, or a log cannot be read; they stay there.",
             ),
             server: ServerMetrics::new(make),
         }
