@@ -5,6 +5,7 @@
 //! After a crash, the bytes of a file up to its last [`FileAt::sync`] and names up to the last [`Files::sync_directory`] are there. Any
 //! part of later changes may be there, in any order.
 
+use rustix::io::Errno;
 use std::{
     fs::{File, OpenOptions},
     io,
@@ -123,7 +124,7 @@ pub struct Fatal {
     pub file: String,
     /// What the system said.
     pub source: io::Error,
-    /// Whether it was a call that changes nothing. Then the state of what was written before is known: other files can be used.
+    /// Whether it was a call that changes nothing.
     pub is_read: bool,
 }
 
@@ -139,6 +140,18 @@ impl Fatal {
         let file = file.to_owned();
         move |source| Self { action, file, source, is_read: true }
     }
+
+    /// Whether the disk could not give what is stored. The state of what was written before is known then: another try may succeed, and other files
+    /// can be used. Whatever else fails, such as a missing permission, is no fault of one file.
+    pub fn is_unreadable(&self) -> bool {
+        self.is_read && is_of_disk(&self.source)
+    }
+}
+
+/// Whether the disk, or the file system on it, has failed: an input/output error, or damage that the file system has found.
+pub fn is_of_disk(error: &io::Error) -> bool {
+    let of_disk = [Errno::IO, Errno::UCLEAN, Errno::BADMSG].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|errno| of_disk.contains(&errno))
 }
 
 /// Whether a write failed for lack of space.
@@ -149,4 +162,22 @@ pub fn is_full(error: &io::Error) -> bool {
 /// Whether a read failed because the file ends too soon, which is a fact about the file. Other failures say nothing about its content.
 pub(crate) fn is_short(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_read_that_the_disk_has_failed_leaves_a_file_unreadable() {
+        let read = |errno: Errno| Fatal::of_read("read", "offsets")(io::Error::from(errno));
+        for errno in [Errno::IO, Errno::UCLEAN, Errno::BADMSG] {
+            assert!(read(errno).is_unreadable(), "{errno}");
+            assert!(!Fatal::of("write", "offsets")(io::Error::from(errno)).is_unreadable(), "{errno}");
+        }
+        for errno in [Errno::ACCESS, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::ROFS, Errno::ISDIR] {
+            assert!(!read(errno).is_unreadable(), "{errno}");
+        }
+        assert!(!Fatal::of_read("read", "offsets")(io::Error::other("no number")).is_unreadable());
+    }
 }

@@ -38,7 +38,7 @@ pub mod whole_file;
 
 pub use body::{Body, BodyError, Damage};
 pub use entry::{BlockId, Coordinates, PartitionName, Sent};
-pub use files::{Directory, Fatal, FileAt, Files, is_full};
+pub use files::{Directory, Fatal, FileAt, Files, is_full, is_of_disk};
 pub use identity::Identity;
 pub use open::OpenError;
 pub use queue::{AppendError, Full, Held, Options, Queue, ReadError, Unfit, Usage};

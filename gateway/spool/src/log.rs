@@ -17,7 +17,8 @@
 //! Owner of [`Log`]: one thread. Guarantees after a crash at any time:
 //!
 //! - A message whose append was followed by a sync is there until the committed offset is above it, at its offset, with its bytes.
-//! - An offset is never given to a second message, whatever is damaged, as long as [`Offsets`] can be read.
+//! - An offset is never given to a second message, whatever is damaged, as long as [`Offsets`] can be read. If the last commit may have rotted, new
+//!   offsets begin 2³² above the end: the log does not know which messages that commit has removed.
 //! - What was appended and not synced is there or not; a message never is in part.
 //!
 //! Limits: [`RECORD_MESSAGES_MAX`], [`LOG_SEGMENTS_MAX`], and the bytes that the caller allows at each append.
@@ -33,7 +34,7 @@ mod writer;
 
 pub use cursor::{Cursor, Message, Read};
 pub use offsets::{Committed, METADATA_BYTES_MAX, Offsets, OffsetsFound};
-pub use opening::{LogFound, LogOpenError, LogOptions};
+pub use opening::{LogFound, LogOpenError, LogOptions, has_uncommitted};
 pub use view::LogView;
 pub use volume_id::{VOLUME_ID_FILE, VolumeIdError, volume_id};
 pub use writer::{Appended, Log, LogError};
@@ -44,6 +45,10 @@ pub const RECORD_MESSAGES_MAX: usize = 4_096;
 /// Segments of a log. Chosen: 4 million small records, which are 5.8 hours of 200 a second; 1 MiB of memory. With larger records, bytes are the
 /// limit.
 pub const LOG_SEGMENTS_MAX: usize = 4_096;
+
+/// Offsets that are passed over if it is in doubt which commit was the last: messages that a later one has removed may have had them. Chosen: more
+/// than a disk takes between two commits.
+pub(crate) const DOUBT_STEP: i64 = 1 << 32;
 
 /// In place of the fingerprint of columns, so that a log's record is never taken for a block.
 pub(crate) const LOG_COLUMNS: u64 = u64::from_le_bytes(*b"slucelog");

@@ -29,6 +29,7 @@ use crate::{
         Kind, MARK_BYTES, MARKS_AT, MARKS_BYTES, MARKS_PER_BLOCK, RECORD_HEADER_BYTES, RECORD_MAGIC,
         RECORDS_AT, SEAL_AT, SEGMENT_BLOCKS_MAX, SEGMENT_HEADER_BYTES, VERSION, name,
     },
+    log::DOUBT_STEP,
     record::{Mark, MarkKind, Place, RecordHeader, SegmentHeader},
     recovered::{Cut, Lost, Recovered, SetAside},
     segment::Segment,
@@ -69,7 +70,7 @@ pub(crate) struct FoundSegment<F> {
     pub file: Arc<F>,
     pub sequence: u64,
     pub kind: Kind,
-    /// Whether no segment has a higher sequence: only this one can have a torn tail.
+    /// Whether no segment has a higher sequence: only this one can have a torn tail, unless it is marked as damaged.
     pub newest: bool,
     pub identity: u64,
     /// Whether to read bodies that are known to have been durable.
@@ -96,7 +97,9 @@ impl Durable {
         let reached = records.iter().filter_map(next).fold(self.from, i64::max);
         let is_durable = |record: &Record| next(record).is_some_and(|next| next <= self.to);
         let last = records.iter().rposition(is_durable);
-        let count = if reached < self.to { Some(records.len()) } else { last };
+        // Behind a commit in doubt, offsets were passed over that no record had.
+        let is_missing = (1..DOUBT_STEP).contains(&self.to.saturating_sub(reached));
+        let count = if is_missing { Some(records.len()) } else { last };
         count.map_or(0, |last| u32::try_from(last).unwrap_or(u32::MAX).saturating_add(1))
     }
 }
@@ -160,12 +163,17 @@ impl<F: FileAt> FoundSegment<F> {
             Some(_) => None,
         };
         survey.relied_on = header.and_then(|header| header.relied_on).or_else(|| self.has_kept(&survey));
-        if survey.sealed.is_none() && self.newest {
+        if survey.sealed.is_none() && self.may_be_torn() {
             report.cut.extend(self.cut(&mut survey, (file_name, size), partitions));
         }
         // A failed read is returned before anything is decided.
         self.failure.take().map_or(Ok(()), Err)?;
         Ok(Verdict::Ours(Box::new(self.segment(survey, partitions, report))))
+    }
+
+    /// Whether its last records may be incomplete. A reader of a log renames a segment in which it finds damage; what it has read was synced.
+    fn may_be_torn(&self) -> bool {
+        self.newest && self.kind != Kind::Damaged
     }
 
     /// Whether the bytes at a position exist and were read into the buffer.
@@ -239,10 +247,10 @@ impl<F: FileAt> FoundSegment<F> {
             .unwrap_or(0)
             .max(marked.map_or(0, |ordinal| ordinal.saturating_add(1)))
             .max(sealed.map_or(0, |mark| mark.number))
-            .max(if sealed.is_none() && self.newest { self.durable.records(&records) } else { 0 })
+            .max(if sealed.is_none() && self.may_be_torn() { self.durable.records(&records) } else { 0 })
             .min(SEGMENT_BLOCKS_MAX);
         miss(&mut records, synced, end, "it is shorter than it was");
-        if sealed.is_none() && !self.newest && end < limit {
+        if sealed.is_none() && !self.may_be_torn() && end < limit {
             let next = u32::try_from(records.len()).unwrap_or(u32::MAX).saturating_add(1);
             miss(&mut records, next, end, "its last record is damaged");
         }

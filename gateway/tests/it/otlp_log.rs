@@ -220,7 +220,7 @@ impl Process {
 
     fn commit(&mut self, world: &World) -> Result<(), Fatal> {
         let Some(commit) = self.ranges.commit(world.now()) else { return Ok(()) };
-        let end = self.log.view().end();
+        let end = self.log.view().floor();
         self.offsets.store(log::Committed { offset: commit.offset, metadata: commit.metadata, end })?;
         self.ranges.committed(self.generation, CommitOutcome::Stored);
         Ok(())

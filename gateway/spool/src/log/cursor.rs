@@ -2,7 +2,7 @@
 //!
 //! Owner: one thread, with a view of the log. It reads up to the end of the last sync. Every message is compared with its checksum before it is
 //! returned. What cannot be read is reported with its offsets once its file is durably marked as damaged, and reading goes on behind it. Offsets of
-//! appends that an earlier run did not finish are passed over, also if the disk has some of their records.
+//! appends that an earlier run did not finish are passed over, also if the disk has some of their records, and so are those that no message has.
 //!
 //! Limits: one message in memory, the table of one record (32 KiB), and a buffer while it searches behind damage.
 
@@ -84,10 +84,11 @@ impl<F: Files> Cursor<F> {
 
     /// Reads on. After an error the message may be intact, and the next call tries to read it again.
     pub fn read(&mut self) -> Result<Read, Fatal> {
+        let position = self.position;
         let read = self.read_on();
         if read.is_err() {
-            // The position stays. Everything else is found again from there.
-            (self.segment, self.record) = (None, None);
+            // The position stays, also if damage was found and could not be marked. Everything else is found again from there.
+            (self.position, self.segment, self.record) = (position, None, None);
         }
         read
     }
@@ -97,7 +98,7 @@ impl<F: Files> Cursor<F> {
             if self.position >= self.view.end() {
                 return Ok(Read::End);
             }
-            if let Some(behind) = self.view.unfinished_to(self.position) {
+            if let Some(behind) = self.view.absent_to(self.position) {
                 // A torn record may have its header and its table, and not its messages.
                 (self.position, self.record) = (behind, None);
                 continue;
@@ -223,6 +224,7 @@ impl<F: Files> Cursor<F> {
         let left = self.segment.take()?;
         let next = self.view.segment_after(left.place.sequence).map(|place| place.first);
         let (first, next) = (self.position, next.unwrap_or_else(|| self.view.end()));
+        let next = self.view.next_absent(first).map_or(next, |absent| absent.min(next));
         if next <= first {
             return None;
         }

@@ -3,9 +3,12 @@
 //! A commit overwrites the older place and its copy, and syncs both at once. If it is cut off, the other place has the commit before. The file has
 //! its full size from the start: a full disk does not keep a log from being committed, and so from being emptied.
 //!
-//! The copy tells a commit that was cut off from one that has rotted since. After a sync, place and copy have the same commit: if one rots, the
-//! other is used. If a crash cuts a commit off, one of both usually has the commit before the last, or the new one. Only if neither can be read, it
-//! is unknown whether there was a later commit: [`OffsetsFound::Doubtful`].
+//! The copy tells a commit that was cut off from one that has rotted since. After a sync, place and copy have the same commit: if one rots, or the
+//! disk does not give it, the other is used. If a crash cuts a commit off, one of both usually has the commit before the last, or the new one. Only if
+//! neither can be read, it is unknown whether there was a later commit: [`OffsetsFound::Doubtful`].
+//!
+//! An earlier version leaves copies as they are, so a copy may be older than its place. It proves something only if its serial is the one that is
+//! expected there, and it stands for a place only if the other place has the commit before.
 //!
 //! **File** `offsets`: two places of [`PLACE_BYTES`], then a copy of each; the commit with an even serial is in the first. Files of earlier versions
 //! have no copies; they get them when there is room. Numbers are little-endian.
@@ -101,7 +104,8 @@ pub enum OffsetsFound {
     Whole,
     /// The last commit: one of its places cannot be read, and the other can.
     Restored,
-    /// A commit. If a later one was stored, it cannot be read: it was cut off by a crash, and nothing was done because of it, or it has rotted.
+    /// A commit, or none yet. If a later one was stored, it cannot be read: it was cut off by a crash, and nothing was done because of it, or it has
+    /// rotted.
     Doubtful,
     /// There was a commit, and none can be read.
     Damaged,
@@ -151,22 +155,7 @@ impl<F: FileAt> Offsets<F> {
         };
         let (committed, failure) = (None, Failure::default());
         let mut offsets = Self { file, owner, serial: 1, committed, has_copies: false, failure };
-        let twins = [offsets.read_twin(0)?, offsets.read_twin(1)?];
-        for place in twins.iter().flatten() {
-            match place {
-                Place::Empty | Place::Unreadable => {}
-                Place::Newer(version) => return Err(OffsetsError::Newer(*version)),
-                Place::Commit(serial, committed) => {
-                    if *serial >= offsets.serial {
-                        offsets.serial = serial.saturating_add(1);
-                        offsets.committed = Some(committed.clone());
-                    }
-                }
-            }
-        }
-        if offsets.is_foreign() {
-            return Err(OffsetsError::Foreign);
-        }
+        let twins = offsets.read_all()?;
         let found = offsets.found(&twins)?;
         offsets.has_copies = offsets.make_copies()?;
         match &offsets.committed {
@@ -178,18 +167,69 @@ impl<F: FileAt> Offsets<F> {
         Ok(FoundOffsets { offsets, found, is_new })
     }
 
+    /// The last commit in a log's folder. Changes nothing; the log has no owner meanwhile.
+    pub(crate) fn look<D: Files<File = F>>(
+        files: &D,
+        owner: Owner,
+    ) -> Result<Option<Committed>, OffsetsError> {
+        let file = match files.open(FILE) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Fatal::of_read("open", FILE)(error).into()),
+        };
+        let (committed, failure) = (None, Failure::default());
+        let mut offsets = Self { file, owner, serial: 1, committed, has_copies: false, failure };
+        offsets.read_all()?;
+        Ok(offsets.committed)
+    }
+
+    /// Reads both places and their copies, and finds the last commit.
+    fn read_all(&mut self) -> Result<[[Place; 2]; 2], OffsetsError> {
+        let twins = [self.read_twin(0)?, self.read_twin(1)?];
+        for place in twins.iter().flatten() {
+            match place {
+                Place::Empty | Place::Unreadable => {}
+                Place::Newer(version) => return Err(OffsetsError::Newer(*version)),
+                Place::Commit(serial, committed) => {
+                    if *serial >= self.serial {
+                        self.serial = serial.saturating_add(1);
+                        self.committed = Some(committed.clone());
+                    }
+                }
+            }
+        }
+        if self.is_foreign() { Err(OffsetsError::Foreign) } else { Ok(twins) }
+    }
+
     /// How far the places, each with its copy, can be read.
     fn found(&self, twins: &[[Place; 2]; 2]) -> Result<OffsetsFound, Fatal> {
         let is_unreadable = |place: &Place| matches!(place, Place::Unreadable);
         if self.committed.is_none() {
-            let has_unreadable = twins.iter().flatten().any(is_unreadable);
-            let is_damaged = has_unreadable && self.has_both_written()?;
-            return Ok(if is_damaged { OffsetsFound::Damaged } else { OffsetsFound::Whole });
+            return Ok(if !twins.iter().flatten().any(is_unreadable) {
+                OffsetsFound::Whole
+            } else if self.has_both_written()? {
+                OffsetsFound::Damaged
+            } else if twins.iter().any(|twin| twin.iter().all(is_unreadable)) {
+                // A sync covers both: if the copy was not written, nothing was committed.
+                OffsetsFound::Doubtful
+            } else {
+                OffsetsFound::Whole
+            });
         }
         let [even, odd] = twins;
         // The last commit has the serial before the next one.
-        let ([last, _], [other, copy]) = if self.serial & 1 == 1 { (even, odd) } else { (odd, even) };
-        Ok(if is_unreadable(other) && !matches!(copy, Place::Commit(..)) {
+        let last_serial = self.serial.saturating_sub(1);
+        let ([last, last_copy], [other, copy]) = if last_serial & 1 == 0 { (even, odd) } else { (odd, even) };
+        let has = |place: &Place, wanted: u64| match place {
+            Place::Commit(serial, _) => *serial == wanted,
+            // Before the first commit.
+            Place::Empty => wanted == 0,
+            Place::Unreadable | Place::Newer(_) => false,
+        };
+        let before = last_serial.saturating_sub(1);
+        // If a later commit was cut off, the last one was synced before it.
+        let is_synced = has(last, last_serial) && has(last_copy, last_serial);
+        Ok(if !has(other, before) && !(is_synced && has(copy, before)) {
             OffsetsFound::Doubtful
         } else if is_unreadable(last) {
             OffsetsFound::Restored
@@ -260,9 +300,18 @@ impl<F: FileAt> Offsets<F> {
             .sealed()
     }
 
-    /// A place and its copy.
+    /// A place and its copy. If the disk does not give one of both, and the other has a commit, that is enough.
     fn read_twin(&self, number: u64) -> Result<[Place; 2], Fatal> {
-        Ok([self.read(place_at(number))?, self.read(copy_at(number))?])
+        match (self.read(place_at(number)), self.read(copy_at(number))) {
+            (Ok(place), Ok(copy)) => Ok([place, copy]),
+            (Ok(place @ Place::Commit(..)), Err(fatal)) if fatal.is_unreadable() => {
+                Ok([place, Place::Unreadable])
+            }
+            (Err(fatal), Ok(copy @ Place::Commit(..))) if fatal.is_unreadable() => {
+                Ok([Place::Unreadable, copy])
+            }
+            (Err(fatal), _) | (_, Err(fatal)) => Err(fatal),
+        }
     }
 
     fn read(&self, at: u64) -> Result<Place, Fatal> {

@@ -8,14 +8,15 @@
 //! | bad records at the end of the newest segment, which no sync has covered as far as is known, also from the committed offset | torn | cut off, and reported |
 //! | other bad records, in segments whose records are read now | damage | the file is set aside, and read as far as it can be; the offsets are reported as lost |
 //! | no commit can be read, and there was one | damage | reported; the log begins at its oldest message |
-//! | a commit can be read, and a later one may have been stored | doubt | reported; the caller decides what may be doubled |
+//! | a commit can be read, and a later one may have been stored | doubt | reported; the caller decides what may be doubled. Offsets below the oldest segment are passed over, and new ones begin [`DOUBT_STEP`] above the end |
+//! | a damaged file that the disk does not give, whose messages are all committed | nothing | the file stays, and is not read |
 
 use crate::{
     entry::{Entry, State},
     files::{Fatal, FileAt, Files},
-    format::{Kind, SEGMENT_BYTES_MIN, name, parse_name},
+    format::{Kind, SEGMENT_BLOCKS_MAX, SEGMENT_BYTES_MIN, name, parse_name},
     log::{
-        LostMessages, RECORD_MESSAGES_MAX,
+        DOUBT_STEP, LostMessages, RECORD_MESSAGES_MAX,
         offsets::{FoundOffsets, Offsets, OffsetsError, OffsetsFound, Owner},
         sealed::{self, Passed},
         view::{LogView, SegmentPlace},
@@ -23,11 +24,19 @@ use crate::{
     },
     open::{self, Found, OpenError, Taken},
     queue::Options,
-    recover::{Durable, FoundSegment, Partitions, Verdict},
+    recover::{Durable, FoundSegment, Partitions, Recovery, Verdict},
     recovered::Recovered,
     segment::Segment,
 };
 use std::{cell::Cell, collections::BTreeMap, sync::Arc};
+
+/// The part of a distance between offsets that was passed over behind commits in doubt: whole steps.
+const STEPS: i64 = !(DOUBT_STEP - 1);
+
+const _: () = assert!(
+    DOUBT_STEP.cast_unsigned() > SEGMENT_BLOCKS_MAX as u64 * RECORD_MESSAGES_MAX as u64,
+    "no segment has so many offsets"
+);
 
 /// Parameters of a log.
 #[derive(Debug, Clone)]
@@ -87,9 +96,18 @@ pub enum LogOpenError {
 }
 
 impl LogOpenError {
-    /// Whether a file could not be read. Nothing is known of the log then, and other logs of the volume can be used.
-    pub fn is_read(&self) -> bool {
-        matches!(self, Self::Open(OpenError::Fatal(fatal)) if fatal.is_read)
+    /// Whether the disk did not give a file. Nothing is known of the log then, and other logs of the volume can be used.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Open(OpenError::Fatal(fatal)) if fatal.is_unreadable())
+    }
+
+    fn of_offsets(error: OffsetsError, number: u32) -> Self {
+        match error {
+            OffsetsError::Fatal(fatal) => fatal.into(),
+            OffsetsError::Newer(version) => Self::NewerOffsets { number, version },
+            OffsetsError::Foreign => Self::ForeignOffsets { number },
+            OffsetsError::Full => Self::Full { number },
+        }
     }
 }
 
@@ -100,11 +118,15 @@ impl From<Fatal> for LogOpenError {
 }
 
 /// State while segments are opened, in order.
+#[derive(Default)]
 struct Walk {
     /// The next offset.
     next: i64,
+    /// New messages have no offset below it.
+    floor: i64,
     lost: Vec<LostMessages>,
-    unfinished: Vec<(i64, i64)>,
+    /// See [`LogView`].
+    absent: Vec<(i64, i64)>,
     segments: BTreeMap<u64, Stored>,
     kept_bytes: u64,
     /// Set if the last records of the segment before cannot be read, so that `next` is an estimate: its sequence, and up to where it is known.
@@ -117,67 +139,45 @@ impl<F: Files> Log<F> {
     pub fn open(files: F, options: LogOptions) -> Result<(Self, Offsets<F::File>, LogFound), LogOpenError> {
         let number = options.number;
         let owner = Owner { identity: options.identity, number };
-        let offsets = Offsets::open(&files, owner).map_err(|error| match error {
-            OffsetsError::Fatal(fatal) => fatal.into(),
-            OffsetsError::Newer(version) => LogOpenError::NewerOffsets { number, version },
-            OffsetsError::Foreign => LogOpenError::ForeignOffsets { number },
-            OffsetsError::Full => LogOpenError::Full { number },
-        })?;
+        let offsets = Offsets::open(&files, owner);
+        let offsets = offsets.map_err(|error| LogOpenError::of_offsets(error, number))?;
         let FoundOffsets { offsets, found: of_offsets, is_new } = offsets;
         let (start, end) = offsets.committed().map_or((0, 0), |committed| (committed.offset, committed.end));
         let found = open::remove_drafts(&files)?;
         // The file is made before the first segment.
         let of_offsets = if is_new && !found.is_empty() { OffsetsFound::Damaged } else { of_offsets };
         let last = found.last_key_value().map_or(0, |(sequence, _)| *sequence);
-        let (mut recovery, of_segments) = (open::recovery(), options.of_segments());
-        let mut walk = Walk {
-            // Nothing below is missed.
-            next: start,
-            lost: Vec::new(),
-            unfinished: Vec::new(),
-            segments: BTreeMap::new(),
-            kept_bytes: 0,
-            estimated: None,
-        };
-        let passed = sealed::passed(&files, options.identity, &found)?;
-        for (&sequence, &kind) in &found {
-            if let Some(passed) = passed.get(&sequence) {
-                walk.pass(sequence, *passed);
-                continue;
-            }
-            let durable = Durable { from: walk.next, to: end };
-            let place = Found { sequence, kind, newest: sequence == last, durable };
-            // Names of partitions are the same in all records.
-            let mut partitions = Partitions::default();
-            match open::take_over(&files, &of_segments, place, (&mut partitions, &mut recovery))? {
-                Taken::Foreign { bytes } => walk.kept_bytes = walk.kept_bytes.saturating_add(bytes),
-                Taken::Ours(mut segment) => {
-                    if place.newest {
-                        segment.write_again(&mut recovery.buffer)?;
-                    }
-                    walk.take(&files, &mut segment)?;
-                }
-            }
-        }
-        if walk.next < end {
-            walk.lose(walk.next, end, false);
-        }
+        let mut recovery = open::recovery();
+        // Nothing below is missed.
+        let mut walk = Walk { next: start, ..Walk::default() };
+        walk.read(&files, &options.of_segments(), &found, (end, &mut recovery))?;
+        walk.conclude(start, end, of_offsets == OffsetsFound::Doubtful);
         // An earlier run's removals and renames may not be durable yet.
         files.sync_directory().map_err(Fatal::of("sync", "the directory"))?;
-        let Walk { next, mut lost, mut unfinished, segments, kept_bytes, .. } = walk;
-        lost.retain(|lost| lost.next > start);
-        unfinished.retain(|(_, next)| *next > start);
-        let view = LogView::new(Arc::new(files), options.identity, true, unfinished);
+        let Walk { next, floor, lost, absent, segments, kept_bytes, .. } = walk;
+        let view = LogView::new(Arc::new(files), options.identity, true, absent);
         for (sequence, stored) in &segments {
             view.add(stored.place(*sequence));
         }
         view.set_end(next);
+        view.set_floor(floor);
         let next_sequence = last.saturating_add(1);
         let mut log = Self::new(view, options, next, next_sequence);
-        log.restore(segments, kept_bytes);
+        log.restore(segments, kept_bytes, floor);
         log.remove_below(start)?;
         Ok((log, offsets, LogFound { recovered: recovery.report, lost, offsets: of_offsets }))
     }
+}
+
+/// Whether a log that no process has open has messages that are not committed, also in segments that are set aside. Changes nothing.
+///
+/// # Errors
+/// [`LogOpenError`] if a file cannot be read.
+pub fn has_uncommitted<F: Files>(files: F, identity: u64, number: u32) -> Result<bool, LogOpenError> {
+    let committed = Offsets::look(&files, Owner { identity, number });
+    let committed = committed.map_err(|error| LogOpenError::of_offsets(error, number))?;
+    let view = LogView::read_only(files, identity)?;
+    Ok(view.end() > committed.map_or(0, |committed| committed.offset))
 }
 
 impl<F: Files> LogView<F> {
@@ -218,6 +218,106 @@ impl<F: Files> LogView<F> {
 }
 
 impl Walk {
+    /// Reads the segments in their order. `end` is where the log ended at its last commit.
+    fn read<F: Files>(
+        &mut self,
+        files: &F,
+        options: &Options,
+        found: &BTreeMap<u64, Kind>,
+        (end, recovery): (i64, &mut Recovery),
+    ) -> Result<(), OpenError> {
+        let (start, last) = (self.next, found.last_key_value().map(|(sequence, _)| *sequence));
+        let passed = sealed::passed(files, options.identity, found)?;
+        // Of the first damaged file that the disk does not give, if it is not known yet whether all of its messages are committed.
+        let mut unread: Option<Fatal> = None;
+        for (&sequence, &kind) in found {
+            let first = if let Some(passed) = passed.get(&sequence) {
+                self.pass(sequence, *passed);
+                Some(passed.first)
+            } else {
+                let durable = Durable { from: self.next, to: end };
+                let place = Found { sequence, kind, newest: last == Some(sequence), durable };
+                match self.read_one(files, options, place, recovery) {
+                    Err(OpenError::Fatal(fatal)) if kind == Kind::Damaged && fatal.is_unreadable() => {
+                        let file = files.open(&name(sequence, kind));
+                        let bytes = file.and_then(|file| file.size()).unwrap_or(0);
+                        self.kept_bytes = self.kept_bytes.saturating_add(bytes);
+                        unread.get_or_insert(fatal);
+                        None
+                    }
+                    read => read?,
+                }
+            };
+            match (first, unread.take()) {
+                // What comes before is committed: nothing of it is needed.
+                (Some(first), _) if first <= start => {}
+                (Some(_), Some(fatal)) => return Err(fatal.into()),
+                (_, still) => unread = still,
+            }
+        }
+        unread.map_or(Ok(()), |fatal| Err(fatal.into()))
+    }
+
+    /// Reads a segment record by record. Returns its first offset, if a record can be read.
+    fn read_one<F: Files>(
+        &mut self,
+        files: &F,
+        options: &Options,
+        place: Found,
+        recovery: &mut Recovery,
+    ) -> Result<Option<i64>, OpenError> {
+        // Names of partitions are the same in all records.
+        let mut partitions = Partitions::default();
+        match open::take_over(files, options, place, (&mut partitions, &mut *recovery))? {
+            Taken::Foreign { bytes } => {
+                self.kept_bytes = self.kept_bytes.saturating_add(bytes);
+                Ok(None)
+            }
+            Taken::Ours(mut segment) => {
+                if place.newest {
+                    segment.write_again(&mut recovery.buffer)?;
+                }
+                self.take(files, &mut segment)?;
+                Ok(segment.entries.iter().find_map(offsets_of).map(|(first, _)| first))
+            }
+        }
+    }
+
+    /// Comes to the end of the segments: where the log ended at its last commit, and what that says.
+    fn conclude(&mut self, start: i64, end: i64, is_doubtful: bool) {
+        if is_doubtful {
+            // A commit that cannot be read may have removed what was below the oldest segment.
+            let oldest = self.segments.values().find(|stored| stored.next > start).map(|stored| stored.first);
+            let from = oldest.unwrap_or(end);
+            self.absent.retain(|(_, next)| *next > from);
+            self.be_absent(start, from);
+            if oldest.is_none() {
+                self.next = self.next.max(end);
+            }
+        }
+        let passed_over = self.pass_over(self.next, end);
+        if self.next < passed_over {
+            self.lose(self.next, passed_over, false);
+        }
+        if passed_over < end {
+            // An earlier run has stored a commit behind one in doubt, and no message.
+            self.floor = end;
+        }
+        if is_doubtful {
+            let from = self.next.max(self.floor);
+            self.floor = from.saturating_add(DOUBT_STEP);
+            self.be_absent(from, self.floor);
+        }
+        self.lost.retain(|lost| lost.next > start);
+        self.absent.retain(|(_, next)| *next > start);
+    }
+
+    fn be_absent(&mut self, first: i64, next: i64) {
+        if first < next {
+            self.absent.push((first, next));
+        }
+    }
+
     fn take<F: Files>(&mut self, files: &F, segment: &mut Segment<F::File>) -> Result<(), Fatal> {
         let is_whole = segment.entries.first().is_some_and(|entry| offsets_of(entry).is_some());
         let readable = segment.entries.iter().find_map(offsets_of).map(|(first, _)| first);
@@ -254,6 +354,7 @@ impl Walk {
     /// Passes a segment whose records are not read now.
     fn pass(&mut self, sequence: u64, Passed { first, next, bytes }: Passed) {
         let first = self.begin(true, Some(first));
+        self.pass_over(first, next);
         self.next = self.next.max(next);
         self.segments.insert(sequence, Stored { first, next, bytes, is_damaged: false });
     }
@@ -271,7 +372,18 @@ impl Walk {
                 stored.next = next;
             }
         }
+        if let Some(first) = readable {
+            self.pass_over(self.next, first);
+        }
         readable.map_or(self.next, |first| if is_whole { first } else { first.min(self.next) })
+    }
+
+    /// Comes to an offset. If it is so far above what came before, it was the first one behind a commit in doubt. Returns where the offsets begin
+    /// that were passed over; the same offset if none were.
+    fn pass_over(&mut self, before: i64, next: i64) -> i64 {
+        let passed_over = next.saturating_sub(next.saturating_sub(before).max(0) & STEPS);
+        self.be_absent(passed_over, next);
+        passed_over
     }
 
     /// Comes to a record that begins here. Offsets before it are lost if records between are damaged; else their appends were not answered.
@@ -279,7 +391,7 @@ impl Walk {
         if missing > 0 && first > self.next {
             self.lose(self.next, first, true);
         } else if first > self.next && has_torn {
-            self.unfinished.push((self.next, first));
+            self.absent.push((self.next, first));
         }
         self.next = self.next.max(first);
     }

@@ -1,7 +1,7 @@
 //! What readers of a log share with its owner: how far it is durable, and which segment has an offset.
 //!
 //! Any thread may have a view; it is cheap to clone. The lock is taken when a segment begins or ends, and when a reader comes to the end of
-//! one, never per message.
+//! one, never per message. Nothing is synced under it.
 
 use crate::{
     files::{Fatal, Files},
@@ -12,7 +12,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
 };
 
@@ -41,13 +41,22 @@ struct Shared<F> {
     identity: u64,
     /// One past the last offset that a sync has covered.
     durable: AtomicI64,
+    /// No message is appended below it.
+    floor: AtomicI64,
+    /// The first offset of the oldest segment; `i64::MAX` without segments.
+    first: AtomicI64,
+    /// The newest segment that a reader has set aside; 0 if there is none.
+    newest_aside: AtomicU64,
+    /// How many segments readers have set aside, and how many of these names are durable.
+    renamed: AtomicU64,
+    renames_synced: AtomicU64,
     /// Every segment, by sequence.
     segments: Mutex<BTreeMap<u64, SegmentPlace>>,
     /// Whether this process owns the files: then a reader sets a segment aside in which it finds damage.
     is_owner: bool,
-    /// Offsets whose append an earlier run did not finish: from the first up to the second. At most one for each crash that lost a record before
-    /// one that stayed.
-    unfinished: Vec<(i64, i64)>,
+    /// Offsets that no message has that was answered: from the first up to the second. At most one for each crash that lost a record before one that
+    /// stayed, and those that were passed over after a commit in doubt.
+    absent: Vec<(i64, i64)>,
 }
 
 /// A reader's view of a log.
@@ -62,9 +71,20 @@ impl<F> Clone for LogView<F> {
 
 impl<F: Files> LogView<F> {
     /// A view of a log that this process owns, or only reads.
-    pub(crate) fn new(files: Arc<F>, identity: u64, is_owner: bool, unfinished: Vec<(i64, i64)>) -> Self {
-        let (durable, segments) = (AtomicI64::new(0), Mutex::default());
-        Self(Arc::new(Shared { files, identity, durable, segments, is_owner, unfinished }))
+    pub(crate) fn new(files: Arc<F>, identity: u64, is_owner: bool, absent: Vec<(i64, i64)>) -> Self {
+        Self(Arc::new(Shared {
+            files,
+            identity,
+            durable: AtomicI64::new(0),
+            floor: AtomicI64::new(0),
+            first: AtomicI64::new(i64::MAX),
+            newest_aside: AtomicU64::new(0),
+            renamed: AtomicU64::new(0),
+            renames_synced: AtomicU64::new(0),
+            segments: Mutex::default(),
+            is_owner,
+            absent,
+        }))
     }
 
     /// One past the last offset that can be read.
@@ -72,10 +92,20 @@ impl<F: Files> LogView<F> {
         self.0.durable.load(Ordering::Acquire)
     }
 
+    /// No message that is appended later has an offset below this one: what a commit stores as the end of the log.
+    pub fn floor(&self) -> i64 {
+        self.end().max(self.0.floor.load(Ordering::Acquire))
+    }
+
     /// The first offset of the log; its end if it is empty.
     pub fn start(&self) -> i64 {
-        let first = self.segments().first_key_value().map(|(_, place)| place.first);
-        first.map_or_else(|| self.end(), |first| first.min(self.end()))
+        self.0.first.load(Ordering::Acquire).min(self.end())
+    }
+
+    /// How many offsets from one up to another no message has, as far as was found when the log was opened.
+    pub fn absent_between(&self, from: i64, to: i64) -> u64 {
+        let within = |(first, next): &(i64, i64)| (*next).min(to).saturating_sub((*first).max(from)).max(0);
+        self.0.absent.iter().map(within).fold(0, |sum, count| sum.saturating_add(count.cast_unsigned()))
     }
 
     /// Reads from an offset on.
@@ -110,15 +140,32 @@ impl<F: Files> LogView<F> {
         self.segments().range(behind).next().map(|(_, place)| *place)
     }
 
-    /// One past the offsets around this one whose append was never answered; `None` if there are none.
-    pub(super) fn unfinished_to(&self, offset: i64) -> Option<i64> {
-        let around = self.0.unfinished.iter().find(|(from, to)| (*from..*to).contains(&offset));
+    /// One past the offsets around this one that no message has; `None` if there are none.
+    pub(super) fn absent_to(&self, offset: i64) -> Option<i64> {
+        let around = self.0.absent.iter().find(|(from, to)| (*from..*to).contains(&offset));
         around.map(|(_, to)| *to)
+    }
+
+    /// The first offset above this one that no message has; `None` if there is none.
+    pub(super) fn next_absent(&self, offset: i64) -> Option<i64> {
+        self.0.absent.iter().map(|(from, _)| *from).filter(|from| *from > offset).min()
     }
 
     /// Renames the file of a segment in which a reader has found damage. This is durable before anything behind the damage can be committed: a user
     /// may want to look at the file, also after its messages are committed. Handles that are open stay valid.
     pub(super) fn set_aside(&self, sequence: u64) -> Result<(), Fatal> {
+        self.rename_damaged(sequence)?;
+        // Not under the lock: a sync that hangs must stop neither the owner nor who asks where the log begins. Another reader may have renamed
+        // the file, and sync it still.
+        let renamed = self.0.renamed.load(Ordering::Acquire);
+        if self.0.renames_synced.load(Ordering::Acquire) < renamed {
+            self.files().sync_directory().map_err(Fatal::of("sync", "the directory"))?;
+            self.0.renames_synced.fetch_max(renamed, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    fn rename_damaged(&self, sequence: u64) -> Result<(), Fatal> {
         let mut segments = self.segments();
         let Some(place) = segments.get_mut(&sequence).filter(|place| self.0.is_owner && !place.is_damaged)
         else {
@@ -127,20 +174,41 @@ impl<F: Files> LogView<F> {
         let (from, to) = (place.file_name(), name(sequence, Kind::Damaged));
         self.files().rename(&from, &to).map_err(Fatal::of("rename", &from))?;
         place.is_damaged = true;
-        self.files().sync_directory().map_err(Fatal::of("sync", "the directory"))
+        self.0.newest_aside.fetch_max(sequence, Ordering::AcqRel);
+        self.0.renamed.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Whether a reader has set the newest segment aside: its owner appends nothing more to it.
+    pub(super) fn is_aside(&self, newest: u64) -> bool {
+        self.0.newest_aside.load(Ordering::Acquire) == newest
     }
 
     pub(super) fn set_end(&self, end: i64) {
         self.0.durable.store(end, Ordering::Release);
     }
 
+    pub(super) fn set_floor(&self, floor: i64) {
+        self.0.floor.store(floor, Ordering::Release);
+    }
+
     pub(super) fn add(&self, place: SegmentPlace) {
-        self.segments().insert(place.sequence, place);
+        let mut segments = self.segments();
+        segments.insert(place.sequence, place);
+        self.set_first(&segments);
     }
 
     /// Removes a segment. Returns where it was, by the name that its file has from now on.
     pub(super) fn remove(&self, sequence: u64) -> Option<SegmentPlace> {
-        self.segments().remove(&sequence)
+        let mut segments = self.segments();
+        let removed = segments.remove(&sequence);
+        self.set_first(&segments);
+        removed
+    }
+
+    fn set_first(&self, segments: &BTreeMap<u64, SegmentPlace>) {
+        let first = segments.first_key_value().map_or(i64::MAX, |(_, place)| place.first);
+        self.0.first.store(first, Ordering::Release);
     }
 
     fn segments(&self) -> MutexGuard<'_, BTreeMap<u64, SegmentPlace>> {

@@ -76,8 +76,10 @@ pub struct Log<F: Files> {
     stored: BTreeMap<u64, Stored>,
     /// Bytes of the files of `stored`.
     stored_bytes: u64,
-    /// The offset of the next message.
+    /// One past the offset of the last message.
     next: i64,
+    /// The first message that is appended has no lower offset.
+    floor: i64,
     next_sequence: u64,
     /// Bytes of files of damaged segments whose messages are committed, and of files of others.
     kept_bytes: u64,
@@ -107,6 +109,7 @@ impl<F: Files> Log<F> {
             stored: BTreeMap::new(),
             stored_bytes: 0,
             next,
+            floor: 0,
             next_sequence,
             kept_bytes: 0,
             removed_bytes: 0,
@@ -115,9 +118,9 @@ impl<F: Files> Log<F> {
         }
     }
 
-    pub(super) fn restore(&mut self, stored: BTreeMap<u64, Stored>, kept_bytes: u64) {
+    pub(super) fn restore(&mut self, stored: BTreeMap<u64, Stored>, kept_bytes: u64, floor: i64) {
         self.stored_bytes = stored.values().map(|stored| stored.bytes).sum();
-        (self.stored, self.kept_bytes) = (stored, kept_bytes);
+        (self.stored, self.kept_bytes, self.floor) = (stored, kept_bytes, floor);
     }
 
     /// A view for readers.
@@ -125,7 +128,7 @@ impl<F: Files> Log<F> {
         self.view.clone()
     }
 
-    /// The offset of the next message.
+    /// One past the offset of the last message. The next one has this offset; behind a commit in doubt, the first one has a higher one.
     pub fn next(&self) -> i64 {
         self.next
     }
@@ -202,7 +205,10 @@ impl<F: Files> Log<F> {
     /// Sees to it that the open segment takes a record of this size.
     fn make_room(&mut self, record_bytes: u64, room: u64) -> Result<(), LogError> {
         let segment_bytes = self.options.segment_bytes;
-        let takes = |open: &OpenSegment<F::File>| open.segment.takes(record_bytes, segment_bytes);
+        let takes = |open: &OpenSegment<F::File>| {
+            // What is damaged already is the only copy of what is in it: nothing more comes to that.
+            !self.view.is_aside(open.segment.sequence) && open.segment.takes(record_bytes, segment_bytes)
+        };
         let is_open = self.open.as_ref().is_some_and(takes);
         let fixed = if is_open { 0 } else { RECORDS_AT };
         if record_bytes.saturating_add(fixed) > room {
@@ -222,6 +228,7 @@ impl<F: Files> Log<F> {
         self.next_sequence = self.next_sequence.saturating_add(1);
         self.directory_dirty = true;
         let segment = Segment::create(self.view.files(), &self.options.of_segments(), sequence)?;
+        self.next = self.next.max(self.floor);
         let first = self.next;
         self.view.add(SegmentPlace { first, sequence, is_damaged: false });
         self.open = Some(OpenSegment { segment, first });

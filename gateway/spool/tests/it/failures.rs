@@ -80,7 +80,8 @@ fn a_queue_that_cannot_be_read_is_not_opened_and_nothing_of_it_is_changed() {
         match opened {
             Err(OpenError::Fatal(fatal)) => {
                 assert!(fatal.to_string().starts_with("cannot read segment-"), "{fatal}");
-                assert!(fatal.to_string().ends_with("on the queue volume: input/output error"), "{fatal}");
+                let said = fatal.to_string();
+                assert!(said.ends_with("on the queue volume: Input/output error (os error 5)"), "{said}");
             }
             Err(error) => panic!("{error}"),
             Ok((queue, report)) => {

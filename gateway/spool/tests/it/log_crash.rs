@@ -60,9 +60,9 @@ fn at_every_call(fault: Fault, mut after: impl FnMut(&ModelDisk, &mut NaiveLog))
 fn goes_on(disk: &ModelDisk, naive: &mut NaiveLog) {
     let mut opened = open(disk).expect("a disk without faults is opened");
     naive.adopt(&opened);
-    let (first, next) = (opened.log.next(), opened.log.next() + 2);
     assert!(naive.append(&mut opened, &[10, 20], u64::MAX).unwrap());
     naive.sync(&mut opened).unwrap();
+    let (first, next) = (opened.log.next() - 2, opened.log.next());
     assert_eq!(naive.read(&opened, first), [first, first + 1]);
     naive.commit(&mut opened, next).unwrap();
     drop(opened);

@@ -11,7 +11,7 @@ use sluice_spool::{
 };
 
 /// A log with three records of two messages of 100 bytes each, all synced.
-fn written() -> (ModelDisk, NaiveLog) {
+pub fn written() -> (ModelDisk, NaiveLog) {
     let (disk, mut naive) = (ModelDisk::new(1), NaiveLog::default());
     let mut opened = open(&disk).unwrap();
     for _ in 0..3 {
@@ -24,7 +24,7 @@ fn written() -> (ModelDisk, NaiveLog) {
 /// Bytes of a record with two messages of 100 bytes.
 pub const RECORD_BYTES: usize = RECORD_HEADER_BYTES + 16 + 200;
 
-fn file(disk: &ModelDisk) -> String {
+pub fn file(disk: &ModelDisk) -> String {
     disk.file_names().into_iter().find(|name| name.starts_with("segment-")).unwrap()
 }
 
@@ -55,7 +55,7 @@ pub fn read(opened: &Opened, naive: &NaiveLog, from: i64) -> (Vec<i64>, Vec<Lost
     }
 }
 
-fn lost(first: i64, next: i64, is_exact: bool) -> LostMessages {
+pub fn lost(first: i64, next: i64, is_exact: bool) -> LostMessages {
     LostMessages { first, next, is_exact }
 }
 
@@ -174,7 +174,7 @@ fn a_bad_last_record_that_a_commit_proves_is_damage_and_is_not_cut_off() {
 }
 
 /// Two segments, with records of two messages each: three and two.
-fn two_segments() -> (ModelDisk, NaiveLog, [String; 2]) {
+pub fn two_segments() -> (ModelDisk, NaiveLog, [String; 2]) {
     let (disk, mut naive) = written();
     let mut opened = open(&disk).unwrap();
     for _ in 0..2 {
@@ -273,7 +273,7 @@ fn a_torn_tail_is_cut_away_and_reported() {
 }
 
 /// Flips a bit of the committed offset in a place or copy, which begins here.
-fn flip_commit(disk: &ModelDisk, places: &[usize]) {
+pub fn flip_commit(disk: &ModelDisk, places: &[usize]) {
     let mut content = disk.content("offsets");
     for place in places {
         content[place + 60] ^= 1;
@@ -282,8 +282,8 @@ fn flip_commit(disk: &ModelDisk, places: &[usize]) {
 }
 
 /// The places of even and of odd commits, each with its copy.
-const EVEN: [usize; 2] = [0, 16_384];
-const ODD: [usize; 2] = [8_192, 24_576];
+pub const EVEN: [usize; 2] = [0, 16_384];
+pub const ODD: [usize; 2] = [8_192, 24_576];
 
 #[test]
 fn a_commit_is_read_from_either_place_and_if_neither_can_be_read_the_one_before_is_doubtful() {

@@ -55,8 +55,9 @@ impl NaiveLog {
         // If it fails, they may be there or not.
         match opened.log.append(&pieces, self.made, room) {
             Ok(appended) => {
-                assert_eq!(appended.first, first);
-                self.put(first, messages);
+                // Behind a commit in doubt it is higher.
+                assert!(appended.first >= first);
+                self.put(appended.first, messages);
                 Ok(true)
             }
             Err(LogError::Full(_)) => {
@@ -84,7 +85,7 @@ impl NaiveLog {
     /// Commits an offset, and removes what is below it.
     pub fn commit(&mut self, opened: &mut Opened, offset: i64) -> Result<(), Fatal> {
         self.tried = offset;
-        let end = opened.log.view().end();
+        let end = opened.log.view().floor();
         opened.offsets.store(Committed { offset, metadata: format!("plan {offset}"), end })?;
         self.committed = offset;
         opened.log.remove_below(offset)

@@ -8,6 +8,8 @@ mod damage;
 mod failures;
 mod log_crash;
 mod log_damage;
+mod log_faults;
+mod log_in_doubt;
 mod log_model;
 mod log_sealed;
 mod model_disk;

@@ -8,10 +8,14 @@ use std::{
     cell::RefCell,
     collections::BTreeMap,
     io::{Error, ErrorKind, Result},
+    ops::Range,
     rc::Rc,
 };
 
 const PAGE_BYTES: usize = 4_096;
+
+/// An input/output error, as the system says it.
+const EIO: i32 = 5;
 
 /// The event at a chosen call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +57,10 @@ struct State {
     calls: u64,
     fault: Option<(u64, Fault)>,
     room: Option<usize>,
-    /// Nothing can be read.
     /// Reads that succeed before each fails.
     readable: Option<u64>,
+    /// Bytes of files that cannot be read.
+    bad: Vec<(usize, Range<usize>)>,
     off: bool,
     random: u64,
 }
@@ -81,6 +86,7 @@ impl ModelDisk {
             fault: None,
             room: None,
             readable: None,
+            bad: Vec::new(),
             off: false,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
         })))
@@ -111,6 +117,13 @@ impl ModelDisk {
     /// Reads succeed again. Returns whether one had failed.
     pub fn mend_reads(&self) -> bool {
         self.0.borrow_mut().readable.take() == Some(0)
+    }
+
+    /// From now on, these bytes of a file cannot be read, under whatever name.
+    pub fn break_bytes(&self, name: &str, bytes: Range<usize>) {
+        let mut state = self.0.borrow_mut();
+        let inode = state.live[name];
+        state.bad.push((inode, bytes));
     }
 
     /// Bytes of all files.
@@ -368,12 +381,18 @@ impl FileAt for ModelFile {
     fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> Result<()> {
         let mut state = self.disk.0.borrow_mut();
         match &mut state.readable {
-            Some(0) => return Err(Error::other("input/output error")),
+            Some(0) => return Err(Error::from_raw_os_error(EIO)),
             Some(left) => *left -= 1,
             None => {}
         }
         let content = &state.inodes[self.inode].live;
         let from = usize::try_from(at).unwrap();
+        let is_bad = |(inode, bytes): &(usize, Range<usize>)| {
+            *inode == self.inode && bytes.start < from + buffer.len() && from < bytes.end
+        };
+        if state.bad.iter().any(is_bad) {
+            return Err(Error::from_raw_os_error(EIO));
+        }
         let bytes = content.get(from..from + buffer.len()).ok_or(ErrorKind::UnexpectedEof)?;
         buffer.copy_from_slice(bytes);
         Ok(())
