@@ -212,6 +212,10 @@ fn run_drain(arguments: &DrainArguments) -> Result<ExitCode, Failure> {
 
 fn dead_letters(letters: &Letters, action: Action) -> Result<ExitCode, Failure> {
     let config = load(&letters.file)?;
+    if matches!(action, Action::Replay { .. }) && config.config().source.otlp.is_some() {
+        // It opens logs, as a gateway does: what is damaged or cut off is said once.
+        log_to_stderr(&config.config().log)?;
+    }
     let selection = Selection {
         topic: letters.topic.clone(),
         partition: letters.partition,

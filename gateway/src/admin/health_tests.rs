@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ground::metrics::reference::metrics;
-use crate::source::{gate::Gate, keeper::OnFatal};
+use crate::source::{gate::Gate, keeper::OnFatal, unreadable::Reader};
 use crate::volume::{
     spool::Ended,
     test_volume::{TestTable, Volume as Folder, damage},
@@ -138,7 +138,7 @@ fn a_volume_with_dead_letters_or_damage_must_stay() {
     numbers.is_damaged.store(true, Ordering::Relaxed);
     assert_eq!(status.remaining(), Remaining { damaged: Some(true), ..NOTHING });
     numbers.is_damaged.store(false, Ordering::Relaxed);
-    numbers.unreadable.add(3);
+    numbers.unreadable.add(3, Reader::Worker);
     assert_eq!(status.remaining(), Remaining { damaged: Some(true), unreadable: true, ..NOTHING });
     let topics = status.state().sample.topics;
     let stills =

@@ -2,9 +2,10 @@
 //!
 //! Place in the flow: a person runs it beside the gateways. It joins no group and commits nothing. It reads letters from the start of the
 //! selection up to the end of the topic at the command's start. With `source.otlp`, it reads the letters on the queue volume, beside the gateway that
-//! writes them, and replays them while no gateway runs. Two letters with equal coordinates count as one: a crash doubled them.
+//! writes them, and replays them while no gateway runs. Two letters with equal coordinates and equal values count as one: a crash doubled them. Offsets of a
+//! topic or a volume that was made anew begin at 0 again, so that coordinates alone do not say it.
 //!
-//! Limits: [`LETTERS_MAX`] letters, whose coordinates are kept; besides, one letter at a time is in memory.
+//! Limits: [`LETTERS_MAX`] letters, whose coordinates and hashes of values are kept; besides, one letter at a time is in memory.
 
 mod json_span;
 mod list;
@@ -12,6 +13,8 @@ mod replay;
 mod replay_to_log;
 mod show;
 mod span_text;
+#[cfg(test)]
+mod test_letters;
 mod utc;
 
 use crate::source::letters::{ReadOnlyError, read_only};
@@ -24,6 +27,7 @@ use sluice_ranges::OffsetRange;
 use sluice_spool::log::{LogError, Read};
 use std::{
     collections::{BTreeMap, HashSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     io::{self, Write},
     ops::ControlFlow,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -82,6 +86,11 @@ pub enum Error {
     /// Its logs cannot be opened.
     #[error("{0:#}")]
     Open(anyhow::Error),
+    /// Something on it cannot be read.
+    #[error(
+        "{0}: start the gateway, whose log says more, and check the volume and its disk; no letter is replayed meanwhile"
+    )]
+    Unreadable(&'static str),
     /// A letter cannot be appended to a log.
     #[error("cannot append to a log of the queue volume: {0}; letters that are listed were replayed")]
     Append(LogError),
@@ -196,20 +205,24 @@ fn topics(kafka: &Kafka, config: &GatewayConfig, selection: &Selection) -> Vec<S
 
 /// The letters seen so far, so that a letter that a crash has doubled is used once.
 struct Seen {
-    letters: HashSet<Coordinates>,
+    /// With the hash of the value.
+    letters: HashSet<(Coordinates, u64)>,
     letters_max: usize,
 }
 
 impl Seen {
     /// Whether a letter is seen for the first time; records it.
-    fn is_first(&mut self, coordinates: &Coordinates) -> Result<bool, Error> {
-        if self.letters.contains(coordinates) {
+    fn is_first(&mut self, coordinates: &Coordinates, value: Option<&[u8]>) -> Result<bool, Error> {
+        let mut hasher = DefaultHasher::new();
+        value.hash(&mut hasher);
+        let letter = (coordinates.clone(), hasher.finish());
+        if self.letters.contains(&letter) {
             return Ok(false);
         }
         if self.letters.len() >= self.letters_max {
             return Err(Error::TooMany(self.letters_max));
         }
-        Ok(self.letters.insert(coordinates.clone()))
+        Ok(self.letters.insert(letter))
     }
 }
 
@@ -354,7 +367,7 @@ impl<'a> Reading<'a> {
         if !selected {
             return Ok(None);
         }
-        if !self.seen.is_first(&head.coordinates)? {
+        if !self.seen.is_first(&head.coordinates, message.payload())? {
             self.doubled += 1;
             return Ok(None);
         }
@@ -398,13 +411,7 @@ mod tests {
     fn letters_on_a_queue_volume_are_listed_beside_the_gateway() {
         let path = std::env::temp_dir().join(format!("sluice-letters-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        let config = format!(
-            "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 1, memory: {{limit: 256MiB}}, \
-             source: {{otlp: {{listen: {{grpc: '127.0.0.1:0'}}}}}}, queue: {{path: {}}}, \
-             sink: {{clickhouse: {{endpoints: ['http://h:8123'], database: d, table: t}}}}}}",
-            path.display()
-        );
-        let config = sluice_gateway_config::parse::from_yaml(&config).unwrap();
+        let config = test_letters::config(&path);
         let listed = |selection: &Selection, action| {
             let (mut out, mut progress) = (Vec::new(), Vec::new());
             run(&config, selection, action, true, (&mut out, &mut progress))
@@ -413,36 +420,10 @@ mod tests {
         let all = Selection { topic: None, partition: None, offset: None, since: None, limit: None };
         let error = listed(&all, Action::List).unwrap_err();
         assert!(error.to_string().contains("dead-letters"), "{error}");
-        let otlp = config.source.otlp.clone().unwrap();
-        let opened = crate::source::opening::open(&config, &otlp, 1 << 30).unwrap();
-        let permits = sluice_otlp_server::ByteBudget::new(1);
-        let numbers = std::sync::Arc::new(crate::source::numbers::SourceNumbers::new(permits));
-        let on_fatal = std::sync::Arc::new(|fatal| panic!("{fatal}"));
-        let bytes_max = otlp.dead_letter_bytes_max;
-        let store =
-            crate::source::letters::LetterLog::new(opened.letters, bytes_max, "/queue", (numbers, on_fatal));
-        let writer = sluice_kafka::dead_letter::DeadLetters::start_log(Box::new(store)).unwrap();
-        for offset in [3, 4] {
-            let letter = sluice_kafka::dead_letter::Letter {
-                topic: "otlp",
-                partition: 1,
-                offset,
-                row: Some(0),
-                reason: "row_refused",
-                text: "no such type",
-                code: Some(53),
-                timestamp_millis: None,
-                key: None,
-                headers: Vec::new(),
-                value: sluice_kafka::dead_letter::LetterValue::Span(b"span"),
-            };
-            let mut receipt = writer.send(&letter).unwrap();
-            while receipt.try_get().is_none() {
-                std::thread::yield_now();
-            }
-        }
+        test_letters::write(&config, &[(3, b"span"), (4, b"span"), (4, b"span"), (3, b"another span")]);
         let (out, progress) = listed(&all, Action::List).unwrap();
-        assert_eq!((out.lines().count(), progress.contains("2 letters")), (2, true), "{out}{progress}");
+        // The third letter is the second once more. In the fourth, offsets have begun at 0 again.
+        assert_eq!((out.lines().count(), progress.contains("3 letters")), (3, true), "{out}{progress}");
         let one = Selection { offset: Some(4), ..all };
         assert!(listed(&one, Action::Show).unwrap().0.contains("no such type"));
         let replay = listed(&one, Action::Replay { dry_run: true }).unwrap_err();
@@ -454,11 +435,11 @@ mod tests {
     fn a_letter_beyond_those_that_are_kept_in_mind_ends_the_run_and_one_of_them_does_not() {
         let at = |offset| Coordinates { topic: "spans".into(), partition: 0, offset, row: None };
         let mut seen = Seen { letters: HashSet::new(), letters_max: 2 };
-        assert!(seen.is_first(&at(7)).unwrap());
-        assert!(!seen.is_first(&at(7)).unwrap(), "a crash has doubled it");
-        assert!(seen.is_first(&at(8)).unwrap());
-        assert!(!seen.is_first(&at(7)).unwrap());
-        let error = seen.is_first(&at(9)).unwrap_err();
+        assert!(seen.is_first(&at(7), None).unwrap());
+        assert!(!seen.is_first(&at(7), None).unwrap(), "a crash has doubled it");
+        assert!(seen.is_first(&at(7), Some(b"")).unwrap());
+        assert!(!seen.is_first(&at(7), None).unwrap());
+        let error = seen.is_first(&at(9), None).unwrap_err();
         assert!(matches!(error, Error::TooMany(2)), "{error}");
         assert!(error.to_string().ends_with("continue with --partition, --offset or --since"));
     }

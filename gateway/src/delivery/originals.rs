@@ -53,7 +53,7 @@ impl Originals {
         let open = move || {
             let keeper = keeper.clone();
             let read = move |id: &PartitionId, offset| {
-                // The volume has failed, so the process ends: the message is not said to be gone.
+                // The message is not said to be gone: if the disk does not give it, it is read again; after another failure the process ends.
                 let failed = |fatal: sluice_spool::Fatal| ReadError::Volume(fatal.to_string());
                 keeper.message(id, offset).map_err(failed)
             };
@@ -72,7 +72,7 @@ impl Originals {
         Ok(Self(AsyncSender::new(requests)))
     }
 
-    /// The message at an offset; `None` if Kafka no longer has it.
+    /// The message at an offset; `None` if Kafka, or the log, no longer has it.
     pub async fn fetch(&self, id: PartitionId, offset: i64) -> Fetched {
         let (answer, fetched) = oneshot::channel();
         let is_asked = self.0.send(Request { id, offset, answer }).await.is_ok();

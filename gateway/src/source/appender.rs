@@ -76,6 +76,8 @@ pub struct Appender {
     pub logs: Vec<Log<Directory>>,
     /// The first so many logs get requests.
     pub accepting: usize,
+    /// Bytes of logs that could not be opened.
+    pub unreadable_bytes: u64,
     pub keeper: Arc<Keeper>,
     pub metrics: Arc<Metrics>,
     pub numbers: Arc<SourceNumbers>,
@@ -199,8 +201,12 @@ impl Appender {
 
     /// Bytes that the logs may still take together.
     fn room(&self) -> u64 {
-        let used: u64 = self.logs.iter().map(Log::file_bytes).sum();
-        self.numbers.log_bytes_max.load(Ordering::Relaxed).saturating_sub(used)
+        self.numbers.log_bytes_max.load(Ordering::Relaxed).saturating_sub(self.used())
+    }
+
+    /// Bytes of all logs.
+    fn used(&self) -> u64 {
+        self.logs.iter().map(Log::file_bytes).fold(self.unreadable_bytes, u64::saturating_add)
     }
 
     /// Whether something may be removed: a full volume is not compacted for each request.
@@ -218,7 +224,7 @@ impl Appender {
 
     /// The answer to a request for which there is no room.
     fn why_full(&self, unstored: &LogError) -> String {
-        let used: u64 = self.logs.iter().map(Log::file_bytes).sum();
+        let used = self.used();
         let most = self.numbers.log_bytes_max.load(Ordering::Relaxed);
         let (path, volume_bytes) = &self.volume;
         format!(
@@ -236,8 +242,7 @@ impl Appender {
     }
 
     fn count(&self) {
-        let used: u64 = self.logs.iter().map(Log::file_bytes).sum();
-        self.numbers.log_bytes.store(used, Ordering::Relaxed);
+        self.numbers.log_bytes.store(self.used(), Ordering::Relaxed);
     }
 
     /// Closes the logs: those that are empty leave no segment.

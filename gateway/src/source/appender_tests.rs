@@ -4,6 +4,7 @@ use super::*;
 use crate::source::{
     gate::Gate,
     opening::{self, Left, OpenedVolume},
+    unreadable::Reader,
 };
 use sluice_gateway_config::{GatewayConfig, OtlpSource, parse};
 use sluice_kafka::{Drain, LogKeeper as _, Message as _};
@@ -68,14 +69,15 @@ fn panics() -> OnFatal {
 fn parts(volume: &Volume, logs: u32, on_fatal: OnFatal) -> Parts {
     let config = volume.config(logs);
     let otlp: OtlpSource = config.source.otlp.clone().unwrap();
-    let OpenedVolume { volume_id, logs, writers, accepting, unreadable, log_bytes_max, .. } =
-        opening::open(&config, &otlp, 1 << 30).unwrap();
+    let OpenedVolume {
+        volume_id, logs, writers, accepting, unreadable, unreadable_bytes, log_bytes_max, ..
+    } = opening::open(&config, &otlp, 1 << 30).unwrap();
     let checked = config.check().unwrap();
     let permits = ByteBudget::new(1 << 30);
     let numbers = Arc::new(SourceNumbers::new(permits.clone()));
     numbers.log_bytes_max.store(log_bytes_max, Ordering::Relaxed);
     for log in unreadable {
-        numbers.unreadable.add(log);
+        numbers.unreadable.add(log, Reader::Start);
     }
     let gate = Gate::new(Drain::default());
     let keeper = Keeper::new(volume_id, logs, gate.clone(), numbers.clone(), on_fatal.clone());
@@ -83,6 +85,7 @@ fn parts(volume: &Volume, logs: u32, on_fatal: OnFatal) -> Parts {
     let appender = Appender {
         logs: writers,
         accepting,
+        unreadable_bytes,
         keeper: keeper.clone(),
         metrics: Arc::new(Metrics::new(checked.budget())),
         numbers,
@@ -267,14 +270,15 @@ fn segment_of(volume: &Volume, log: &str) -> PathBuf {
     files.find(|path| path.extension().is_some_and(|kind| kind == "spool")).unwrap()
 }
 
-/// Makes a file one that cannot be opened for reading, and keeps its content beside it.
+/// Makes a file one whose reads fail with an input/output error, and keeps its content beside it.
 fn hide(file: &std::path::Path) {
     std::fs::rename(file, file.with_extension("hidden")).unwrap();
-    std::fs::create_dir(file).unwrap();
+    // No memory of a process begins at 0: reading there is this error.
+    std::os::unix::fs::symlink("/proc/self/mem", file).unwrap();
 }
 
 fn unhide(file: &std::path::Path) {
-    std::fs::remove_dir(file).unwrap();
+    std::fs::remove_file(file).unwrap();
     std::fs::rename(file.with_extension("hidden"), file).unwrap();
 }
 
@@ -298,6 +302,7 @@ fn a_log_that_cannot_be_read_at_the_start_is_left_as_it_is_and_the_others_go_on(
     let Parts { appender, keeper, requests } = parts(&volume, 2, panics());
     let numbers = appender.numbers.clone();
     assert_eq!(numbers.unreadable.numbers(), [0]);
+    assert!((1_800_000..2_200_000).contains(&appender.used()), "its bytes count: {}", appender.used());
     let (appends, thread) = appender.start().unwrap();
     let opened = Opened { appends, thread, keeper, requests };
     let logs = opened.keeper.logs();
@@ -326,14 +331,9 @@ fn a_log_that_cannot_be_read_later_gets_no_requests_and_is_not_committed_while_o
     let volume = one_in_each_of_two_logs("unread-later");
     let Parts { appender, keeper, requests } = parts(&volume, 2, panics());
     let numbers = appender.numbers.clone();
-    hide(&segment_of(&volume, "log-00"));
+    numbers.unreadable.add(0, Reader::Worker);
     let (appends, thread) = appender.start().unwrap();
     let opened = Opened { appends, thread, keeper, requests };
-    let ids: Vec<_> = opened.keeper.logs().into_iter().map(|log| log.id).collect();
-    let mut queues: Vec<_> = ids.iter().map(|id| opened.keeper.messages(id, 0, Box::new(|| {}))).collect();
-    assert!(queues[0].poll().is_none() && queues[0].position() == 0);
-    assert_eq!(queues[1].poll().unwrap().map(|message| message.offset()), Ok(0));
-    assert_eq!(numbers.unreadable.numbers(), [0]);
     for _ in 0..4 {
         opened.store(vec![2; 10]).unwrap();
     }
@@ -343,8 +343,9 @@ fn a_log_that_cannot_be_read_later_gets_no_requests_and_is_not_committed_while_o
         [(1, true), (5, false)]
     );
     assert_eq!(opened.keeper.messages_left(), 5, "a drain does not wait for the other");
+    assert_eq!(opened.keeper.messages_kept(), 6);
     // If none is left, clients are told to come again.
-    numbers.unreadable.add(1);
+    numbers.unreadable.add(1, Reader::Worker);
     assert!(matches!(opened.store(vec![3; 10]), Err(Unstored::Full(why)) if why.contains("can be read")));
     opened.close();
     assert!(volume.0.join("log-00").read_dir().unwrap().count() > 1, "nothing of it is removed");
@@ -421,6 +422,7 @@ fn a_file_with_a_message_that_cannot_be_read_stays_and_the_gateway_says_that_it_
     let mut messages = keeper.messages(&id, 0, Box::new(|| {}));
     assert_eq!(messages.poll().unwrap().map(|message| message.offset()), Ok(0));
     assert!(!numbers.is_damaged.load(Ordering::Relaxed));
+    assert!(messages.poll().is_none(), "it is passed");
     assert_eq!(messages.poll().map(|end| end.is_err()), Some(true), "the end");
     assert!(numbers.is_damaged.load(Ordering::Relaxed));
     assert_eq!(messages.position(), 2);

@@ -21,6 +21,7 @@ use crate::{
         letters::LetterLog,
         numbers::SourceNumbers,
         opening::{self, OpenedVolume},
+        unreadable::{ADVICE, Reader},
     },
 };
 use anyhow::Context as _;
@@ -81,6 +82,7 @@ impl Front {
             writers,
             accepting,
             unreadable,
+            unreadable_bytes,
             log_bytes_max,
             letters,
             is_damaged,
@@ -89,7 +91,7 @@ impl Front {
         numbers.log_bytes_max.store(log_bytes_max, Ordering::Relaxed);
         numbers.is_damaged.store(is_damaged, Ordering::Relaxed);
         for log in unreadable {
-            numbers.unreadable.add(log);
+            numbers.unreadable.add(log, Reader::Start);
         }
         let gate = Gate::new(drain);
         let keeper = Arc::new(Keeper::new(volume_id, logs, gate.clone(), numbers.clone(), on_fatal.clone()));
@@ -107,6 +109,7 @@ impl Front {
         let appender = Appender {
             logs: writers,
             accepting,
+            unreadable_bytes,
             keeper: keeper.clone(),
             metrics: metrics.clone(),
             numbers: numbers.clone(),
@@ -153,9 +156,13 @@ impl Front {
 
     /// Waits until the logs are closed. The server must have ended.
     pub fn close(self) -> anyhow::Result<()> {
-        let messages = self.keeper.messages_left();
+        let messages = self.keeper.messages_kept();
         if messages > 0 {
             tracing::info!(messages, "requests stay on the queue volume: the next start continues with them");
+        }
+        let logs = self.numbers.unreadable.numbers();
+        if !logs.is_empty() {
+            tracing::warn!(?logs, "logs on the queue volume cannot be read, and stay there: {ADVICE}");
         }
         if self.appender.join().is_err() {
             anyhow::bail!("the thread of the logs has panicked");

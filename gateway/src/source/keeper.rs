@@ -7,12 +7,13 @@ use crate::source::{
     messages::{Messages, MessagesDeps, owned},
     numbers::SourceNumbers,
     opening::OpenedLog,
+    unreadable::Reader,
 };
 use sluice_kafka::{Beginning, ConsumerStats, LogKeeper, LogMessages, LogState, OwnedMessage};
 use sluice_ranges::{Commit, Log, METADATA_BYTES_MAX, PartitionId, Plan};
 use sluice_spool::{
     Directory, Fatal,
-    log::{Committed, LogView, Offsets, Read},
+    log::{Committed, LogView, Offsets, OffsetsFound, Read},
 };
 use std::{
     fs::File,
@@ -24,6 +25,9 @@ use std::{
 
 /// Ends the process, because the volume has failed.
 pub type OnFatal = Arc<dyn Fn(Fatal) + Send + Sync>;
+
+/// Wakes a worker.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Stands for "nothing is committed".
 const NOT_COMMITTED: i64 = -1;
@@ -40,7 +44,18 @@ struct KeptLog {
     /// The offset behind the message that a worker polled last.
     polled: Arc<AtomicI64>,
     /// Wakes the workers.
-    wake: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
+    wake: Mutex<Option<Wake>>,
+}
+
+impl KeptLog {
+    /// Messages that are not committed.
+    fn messages_left(&self) -> u64 {
+        let committed = self.committed.load(Ordering::Acquire);
+        let from = if committed == NOT_COMMITTED { self.view.start() } else { committed };
+        let end = self.view.end();
+        let offsets = u64::try_from(end.saturating_sub(from)).unwrap_or(0);
+        offsets.saturating_sub(self.view.absent_between(from, end))
+    }
 }
 
 /// The logs of this process.
@@ -67,7 +82,7 @@ impl Keeper {
             committed: AtomicI64::new(
                 log.offsets.committed().map_or(NOT_COMMITTED, |committed| committed.offset),
             ),
-            doubtful_up_to: if log.is_commit_doubtful { log.view.end() } else { 0 },
+            doubtful_up_to: if log.offsets_found == OffsetsFound::Doubtful { log.view.end() } else { 0 },
             id: log.id,
             view: log.view,
             offsets: Mutex::new(log.offsets),
@@ -116,10 +131,27 @@ impl Keeper {
     /// Reads one message again; `None` if the log no longer has it.
     pub fn message(&self, id: &PartitionId, offset: i64) -> Result<Option<OwnedMessage>, Fatal> {
         let Some(log) = self.log(id) else { return Ok(None) };
-        match log.view.read_from(offset).read() {
-            Ok(Read::Message(message)) if message.offset == offset => Ok(Some(owned(id, message))),
-            Ok(_) => Ok(None),
-            Err(fatal) if fatal.is_read => Err(fatal),
+        self.read_again(id, offset, log.view.read_from(offset).read())
+    }
+
+    fn read_again(
+        &self,
+        id: &PartitionId,
+        offset: i64,
+        read: Result<Read, Fatal>,
+    ) -> Result<Option<OwnedMessage>, Fatal> {
+        match read {
+            Ok(read) => {
+                self.numbers.unreadable.succeed(id, Reader::Letters);
+                Ok(match read {
+                    Read::Message(message) if message.offset == offset => Some(owned(id, message)),
+                    Read::Message(_) | Read::Lost(_) | Read::End => None,
+                })
+            }
+            Err(fatal) if fatal.is_unreadable() => {
+                self.numbers.unreadable.fail(id, Reader::Letters, (offset, &fatal));
+                Err(fatal)
+            }
             Err(fatal) => {
                 // The process ends. The message is not said to be gone meanwhile.
                 let source = std::io::Error::other(fatal.to_string());
@@ -132,12 +164,12 @@ impl Keeper {
 
     /// Messages that can be read and are not committed.
     pub fn messages_left(&self) -> u64 {
-        let left = |log: &KeptLog| {
-            let committed = log.committed.load(Ordering::Acquire);
-            let from = if committed == NOT_COMMITTED { log.view.start() } else { committed };
-            u64::try_from(log.view.end().saturating_sub(from)).unwrap_or(0)
-        };
-        self.logs.iter().filter(|log| !self.is_unreadable(log)).map(left).sum()
+        self.logs.iter().filter(|log| !self.is_unreadable(log)).map(KeptLog::messages_left).sum()
+    }
+
+    /// Messages that are not committed, also those that cannot be read now.
+    pub fn messages_kept(&self) -> u64 {
+        self.logs.iter().map(KeptLog::messages_left).sum()
     }
 
     fn log(&self, id: &PartitionId) -> Option<&KeptLog> {
@@ -170,12 +202,16 @@ impl LogKeeper for Keeper {
     fn logs(&self) -> Vec<LogState> {
         let state = |log: &KeptLog| {
             let committed = log.committed.load(Ordering::Acquire);
+            // Read before the end: what is appended meanwhile counts as there.
+            let start = log.view.start();
+            let end = log.view.end();
+            let committed = (committed != NOT_COMMITTED).then_some(committed);
             LogState {
                 id: log.id.clone(),
-                // Read before the end: what is appended meanwhile counts as there.
-                start: log.view.start(),
-                end: log.view.end(),
-                committed: (committed != NOT_COMMITTED).then_some(committed),
+                start,
+                end,
+                absent: log.view.absent_between(committed.unwrap_or(start), end),
+                committed,
                 polled: log.polled.load(Ordering::Acquire),
                 is_unreadable: self.is_unreadable(log),
             }
@@ -200,7 +236,7 @@ impl LogKeeper for Keeper {
     fn commit(&self, id: &PartitionId, commit: &Commit) -> bool {
         let Some(log) = self.log(id) else { return false };
         let committed =
-            Committed { offset: commit.offset, metadata: commit.metadata.clone(), end: log.view.end() };
+            Committed { offset: commit.offset, metadata: commit.metadata.clone(), end: log.view.floor() };
         let stored = log.offsets.lock().unwrap_or_else(PoisonError::into_inner).store(committed);
         match stored {
             Ok(()) => {
@@ -221,15 +257,54 @@ impl LogKeeper for Keeper {
         wake: Box<dyn Fn() + Send + Sync>,
     ) -> Box<dyn LogMessages> {
         let log = self.log(id).expect("only logs of this keeper are read");
-        *log.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake);
+        let wake: Wake = wake.into();
+        *log.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake.clone());
         log.polled.store(position, Ordering::Release);
+        // Blocks of an earlier generation, which waited for messages of theirs, are gone.
+        self.numbers.unreadable.succeed(id, Reader::Letters);
         let cursor = log.view.read_from(position);
         let (numbers, on_fatal) = (self.numbers.clone(), self.on_fatal.clone());
-        let deps = MessagesDeps { stats: self.stats(), numbers, on_fatal, polled: log.polled.clone() };
+        let deps = MessagesDeps { stats: self.stats(), numbers, on_fatal, polled: log.polled.clone(), wake };
         Box::new(Messages::new(id.clone(), cursor, deps))
     }
 
     fn may_append(&self) -> bool {
         self.gate.may_append()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_kafka::Drain;
+    use sluice_otlp_server::ByteBudget;
+
+    #[test]
+    fn a_log_of_which_a_message_cannot_be_read_for_its_letter_is_unreadable_until_it_can() {
+        let numbers = Arc::new(SourceNumbers::new(ByteBudget::new(1)));
+        let fatals = Arc::new(AtomicI64::new(0));
+        let seen = fatals.clone();
+        let on_fatal: OnFatal = Arc::new(move |_| {
+            seen.fetch_add(1, Ordering::Relaxed);
+        });
+        let gate = Gate::new(Drain::default());
+        let keeper = Keeper::new([0; 16], Vec::new(), gate, numbers.clone(), on_fatal);
+        let id = PartitionId { topic: "otlp".into(), partition: 3 };
+        let fatal = |errno, is_read| Fatal {
+            action: "read",
+            file: "segment".to_owned(),
+            source: std::io::Error::from_raw_os_error(errno),
+            is_read,
+        };
+        // EIO
+        assert!(keeper.read_again(&id, 7, Err(fatal(5, true))).is_err());
+        assert_eq!((numbers.unreadable.numbers(), fatals.load(Ordering::Relaxed)), (vec![3], 0));
+        assert!(keeper.read_again(&id, 7, Ok(Read::End)).unwrap().is_none());
+        assert!(!numbers.unreadable.any());
+        // EMFILE, and a failed rename
+        for (errno, is_read, count) in [(24, true, 1), (5, false, 2)] {
+            assert!(keeper.read_again(&id, 7, Err(fatal(errno, is_read))).is_err());
+            assert_eq!((numbers.unreadable.any(), fatals.load(Ordering::Relaxed)), (false, count));
+        }
     }
 }

@@ -10,13 +10,14 @@ use anyhow::Context as _;
 use sluice_gateway_config::{GatewayConfig, OtlpSource};
 use sluice_ranges::PartitionId;
 use sluice_spool::{
-    Directory, Identity,
+    Directory, Fatal, Identity, is_of_disk,
     log::{Log, LogFound, LogOpenError, LogOptions, LogView, Offsets, OffsetsFound, volume_id},
 };
 use std::{
     collections::BTreeSet,
     fs::{self, File},
     hash::{BuildHasher as _, RandomState},
+    io,
     path::Path,
 };
 
@@ -34,8 +35,8 @@ pub struct OpenedLog {
     pub id: PartitionId,
     pub view: LogView<Directory>,
     pub offsets: Offsets<File>,
-    /// Whether a later commit may have been stored, and cannot be read.
-    pub is_commit_doubtful: bool,
+    /// How far its committed offset can be read.
+    pub offsets_found: OffsetsFound,
 }
 
 /// A volume with its logs.
@@ -48,6 +49,8 @@ pub struct OpenedVolume {
     pub accepting: usize,
     /// Numbers of logs that cannot be read: they are left as they are.
     pub unreadable: Vec<i32>,
+    /// Bytes of their files, as far as the disk says.
+    pub unreadable_bytes: u64,
     /// Maximum bytes of all logs together.
     pub log_bytes_max: u64,
     /// Dead letters; `None` if their log cannot be read.
@@ -63,6 +66,8 @@ pub struct Left {
     pub has_messages: bool,
     /// Segments of logs that cannot be read as a whole.
     pub is_damaged: bool,
+    /// Folders of logs that the disk does not list: what is in them is not known.
+    pub is_unreadable: bool,
     /// Dead letters.
     pub has_letters: bool,
     /// Blocks of a gateway with `source.kafka`, or what is left of damaged ones.
@@ -74,6 +79,8 @@ impl Left {
     pub fn of_logs(self) -> Option<&'static str> {
         if self.has_messages {
             Some("requests")
+        } else if self.is_unreadable {
+            Some("unreadable logs")
         } else if self.is_damaged {
             Some("damaged segments")
         } else if self.has_letters {
@@ -87,58 +94,100 @@ impl Left {
 /// Looks at the folders of a volume, without reading a segment.
 ///
 /// # Errors
-/// If a folder cannot be read.
+/// If a folder cannot be read, except for an error of the disk in a folder of a log.
 pub fn left(root: &Path) -> anyhow::Result<Left> {
-    let has_blocks = has_files(root, SEGMENT)? || has_files(root, DAMAGED)?;
+    let of_root = list(root).with_context(|| format!("cannot list {}", root.display()))?;
+    let has_blocks = of_root.has_segments || !of_root.damaged.is_empty();
     let mut left = Left { has_blocks, ..Left::default() };
-    for number in numbers(root)? {
-        let path = root.join(folder(number));
-        left.has_messages |= has_files(&path, SEGMENT)?;
-        left.is_damaged |= has_files(&path, DAMAGED)?;
-    }
-    let letters = root.join(LETTERS);
-    if letters.is_dir() {
-        left.has_letters = has_files(&letters, SEGMENT)?;
-        left.is_damaged |= has_files(&letters, DAMAGED)?;
+    for folder in folders(root)? {
+        let path = root.join(&folder);
+        let Some(listed) = known(&path, list(&path))? else {
+            left.is_unreadable = true;
+            continue;
+        };
+        left.is_damaged |= !listed.damaged.is_empty();
+        let has = if folder == LETTERS { &mut left.has_letters } else { &mut left.has_messages };
+        *has |= listed.has_segments;
     }
     Ok(left)
 }
 
-/// How names of segments of a queue or log end, and those of damaged ones.
-const SEGMENT: &str = "spool";
-const DAMAGED: &str = "damaged";
+/// Whether logs have messages that are not committed, also in damaged segments. Reads segments; no process has the volume meanwhile.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn has_uncommitted(root: &Path, identity: u64) -> anyhow::Result<bool> {
+    for number in numbers(root)? {
+        let path = root.join(folder(number));
+        let has_uncommitted = sluice_spool::log::has_uncommitted(directory(&path)?, identity, number);
+        if has_uncommitted.with_context(|| format!("cannot read {}", path.display()))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
-/// The damaged segments of logs, with their folders, in no order.
+/// The damaged segments of logs, with their folders, in no order. Folders that the disk does not list are left out.
 ///
 /// # Errors
 /// If a folder cannot be read.
 pub fn damaged_files(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
-    let folders = numbers(root)?.into_iter().map(folder);
-    for folder in folders.chain(root.join(LETTERS).is_dir().then(|| LETTERS.to_owned())) {
-        let names = segments(&root.join(&folder), DAMAGED)?;
-        found.extend(names.into_iter().map(|name| format!("{folder}/{name}")));
+    for folder in folders(root)? {
+        let path = root.join(&folder);
+        let listed = known(&path, list(&path))?.unwrap_or_default();
+        found.extend(listed.damaged.into_iter().map(|name| format!("{folder}/{name}")));
     }
     Ok(found)
 }
 
-/// Whether a folder has segments whose names end so.
-fn has_files(path: &Path, end: &str) -> anyhow::Result<bool> {
-    Ok(!segments(path, end)?.is_empty())
+/// The folders of logs and letters.
+fn folders(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut folders: Vec<String> = numbers(root)?.into_iter().map(folder).collect();
+    // If the disk does not say, listing it says why.
+    folders.extend(root.join(LETTERS).try_exists().unwrap_or(true).then(|| LETTERS.to_owned()));
+    Ok(folders)
 }
 
-/// The segments of a folder whose names end so.
-fn segments(path: &Path, end: &str) -> anyhow::Result<Vec<String>> {
-    let cannot = || format!("cannot list {}", path.display());
-    let mut found = Vec::new();
-    for entry in fs::read_dir(path).with_context(cannot)? {
+/// The segments of a folder.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Listed {
+    has_segments: bool,
+    /// The names of damaged ones.
+    damaged: Vec<String>,
+}
+
+fn list(path: &Path) -> io::Result<Listed> {
+    let mut listed = Listed::default();
+    for entry in fs::read_dir(path)? {
         // A name that is not UTF-8 is not one of ours.
-        let name = entry.with_context(cannot)?.file_name().into_string().unwrap_or_default();
-        if name.starts_with("segment-") && name.split('.').nth(1) == Some(end) {
-            found.push(name);
+        let name = entry?.file_name().into_string().unwrap_or_default();
+        let end = name.strip_prefix("segment-").and_then(|rest| rest.split('.').nth(1));
+        listed.has_segments |= end == Some("spool");
+        if end == Some("damaged") {
+            listed.damaged.push(name);
         }
     }
-    Ok(found)
+    Ok(listed)
+}
+
+/// What is in a folder of a log; `None` if the disk does not say.
+fn known<T>(path: &Path, listed: io::Result<T>) -> anyhow::Result<Option<T>> {
+    match listed {
+        Ok(listed) => Ok(Some(listed)),
+        Err(error) if is_of_disk(&error) => {
+            tracing::error!("cannot list {}: {error}: {ADVICE}", path.display());
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot list {}", path.display())),
+    }
+}
+
+/// Bytes of the files of a folder, as far as the disk says.
+fn bytes_in(path: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(path) else { return 0 };
+    let sizes = entries.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len()));
+    sizes.fold(0, u64::saturating_add)
 }
 
 /// Opens the volume of a config, which has this many bytes.
@@ -174,10 +223,20 @@ pub fn open(config: &GatewayConfig, otlp: &OtlpSource, volume_bytes: u64) -> any
     }
     let letters =
         found.open_letters(path, LogOptions::new(identity, LETTERS_NUMBER, LETTERS, letter_bytes))?;
-    let FoundLogs { logs, writers, unreadable, is_damaged } = found;
+    let FoundLogs { logs, writers, unreadable, unreadable_bytes, is_damaged } = found;
     // One that cannot be read is replaced by a log of an earlier config, if there is one.
     let accepting = writers.len().min(wanted as usize);
-    Ok(OpenedVolume { volume_id, logs, writers, accepting, unreadable, log_bytes_max, letters, is_damaged })
+    Ok(OpenedVolume {
+        volume_id,
+        logs,
+        writers,
+        accepting,
+        unreadable,
+        unreadable_bytes,
+        log_bytes_max,
+        letters,
+        is_damaged,
+    })
 }
 
 /// The logs while they are opened, in the order of their numbers.
@@ -186,6 +245,7 @@ struct FoundLogs {
     logs: Vec<OpenedLog>,
     writers: Vec<Log<Directory>>,
     unreadable: Vec<i32>,
+    unreadable_bytes: u64,
     is_damaged: bool,
 }
 
@@ -196,12 +256,13 @@ impl FoundLogs {
         let partition = i32::try_from(number).unwrap_or(i32::MAX);
         let Some((writer, offsets, found)) = readable(open_log(root, &folder(number), options))? else {
             self.unreadable.push(partition);
+            let bytes = bytes_in(&root.join(folder(number)));
+            self.unreadable_bytes = self.unreadable_bytes.saturating_add(bytes);
             return Ok(());
         };
         self.is_damaged |= say(number, &found);
         let id = PartitionId { topic: TOPIC.into(), partition };
-        let is_commit_doubtful = found.offsets == OffsetsFound::Doubtful;
-        self.logs.push(OpenedLog { id, view: writer.view(), offsets, is_commit_doubtful });
+        self.logs.push(OpenedLog { id, view: writer.view(), offsets, offsets_found: found.offsets });
         self.writers.push(writer);
         Ok(())
     }
@@ -220,7 +281,7 @@ impl FoundLogs {
 fn readable<T>(opened: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
-        Err(error) if error.downcast_ref::<LogOpenError>().is_some_and(LogOpenError::is_read) => {
+        Err(error) if error.downcast_ref::<LogOpenError>().is_some_and(LogOpenError::is_unreadable) => {
             tracing::error!("{error:#}, so this log is neither read nor written: {ADVICE}");
             Ok(None)
         }
@@ -246,7 +307,11 @@ fn open_log(
     // Before anything in it is relied on.
     let synced = File::open(root).and_then(|root| root.sync_all());
     synced.with_context(|| format!("cannot sync {}", root.display()))?;
-    Log::open(directory(&path)?, options).with_context(|| format!("cannot open {}", path.display()))
+    let files = Directory::open(&path).map_err(|source| {
+        LogOpenError::from(Fatal { action: "open", file: folder.to_owned(), source, is_read: true })
+    });
+    let opened = files.and_then(|files| Log::open(files, options));
+    opened.with_context(|| format!("cannot open {}", path.display()))
 }
 
 fn folder(number: u32) -> String {
@@ -313,14 +378,40 @@ fn say_offsets(log: u32, found: OffsetsFound) {
         ),
         OffsetsFound::Doubtful => tracing::error!(
             log,
-            "the last commit of a log on the queue volume cannot be read, and the one before is used. If a loss of power has cut it off, nothing \
-             is doubled. If it has rotted, rows that were inserted since the commit before may be stored twice: they are counted in \
-             possible_duplicate_rows_total"
+            "the last commit of a log on the queue volume cannot be read, and the one before is used, or the oldest message if there was none. \
+             What it had removed from the log is not lost. If a loss of power has cut it off, nothing is doubled. If it has rotted, rows that were \
+             inserted since the commit before may be stored twice: they are counted in possible_duplicate_rows_total"
         ),
         OffsetsFound::Damaged => tracing::error!(
             log,
             "the committed offset of a log on the queue volume cannot be read: the log is read from its oldest message, and rows that were \
              stored before may be stored twice"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_the_disk_does_not_list_is_not_known_and_other_errors_are_returned() {
+        let path = Path::new("/queue/log-00");
+        let listed = |errno| known::<Listed>(path, Err(io::Error::from_raw_os_error(errno)));
+        // EIO, EMFILE
+        assert_eq!(listed(5).unwrap(), None);
+        assert!(listed(24).unwrap_err().to_string().contains("cannot list /queue/log-00"));
+        let unlisted = Left { is_unreadable: true, is_damaged: true, ..Left::default() };
+        assert_eq!(unlisted.of_logs(), Some("unreadable logs"));
+    }
+
+    #[test]
+    fn the_bytes_of_a_folder_are_those_of_its_files() {
+        let path = std::env::temp_dir().join(format!("sluice-bytes-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("segment-0000000000000001.spool"), [0; 700]).unwrap();
+        fs::write(path.join("offsets"), [0; 30]).unwrap();
+        assert_eq!((bytes_in(&path), bytes_in(&path.join("gone"))), (730, 0));
+        fs::remove_dir_all(&path).unwrap();
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn format_name(format: Format) -> &'static str {
     }
 }
 
-/// What a letter is about. Letters with equal coordinates are duplicates.
+/// What a letter is about. Letters with equal coordinates and equal values are duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Coordinates {
     /// The topic that the original was read from.

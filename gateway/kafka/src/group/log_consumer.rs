@@ -4,7 +4,7 @@
 //! releases ranges and commits; a [`LogKeeper`] stores commits and makes the queues of messages.
 //!
 //! ```text
-//!                    asked to drain                     nothing is accepted, all logs are empty
+//!                    asked to drain                     nothing is accepted, what can be read is in
 //!   AWAY --> MEMBER ----------------> DRAINING (reads) ------------------------------------------> AWAY
 //!     ^         ^                        | asked to resume                                          |
 //!     |         `------------------------'                                                          |
@@ -49,6 +49,8 @@ pub struct LogState {
     pub start: i64,
     /// One past the offset of its last durable message.
     pub end: i64,
+    /// How many of the offsets that are not committed no message has.
+    pub absent: u64,
     /// Everything below was committed; `None` before the first commit.
     pub committed: Option<i64>,
     /// The offset behind the message that a worker polled last; less than any offset while no worker has the log.
@@ -60,7 +62,8 @@ pub struct LogState {
 impl LogState {
     /// Messages that are not committed.
     fn waiting(&self) -> u64 {
-        u64::try_from(self.end.saturating_sub(self.committed.unwrap_or(self.start))).unwrap_or(0)
+        let offsets = self.end.saturating_sub(self.committed.unwrap_or(self.start));
+        u64::try_from(offsets).unwrap_or(0).saturating_sub(self.absent)
     }
 
     /// Those of them that can be read.
@@ -174,7 +177,10 @@ impl LogConsumer {
             (Phase::Draining, true) if self.is_empty() => {
                 self.give_back();
                 self.enter(Phase::Away);
-                tracing::info!("drained: the logs are empty");
+                let logs = self.keeper.logs();
+                let unreadable: u64 =
+                    logs.iter().filter(|log| log.is_unreadable).map(LogState::waiting).sum();
+                tracing::info!(unreadable, "drained: the logs that can be read are empty");
             }
             (Phase::Draining, true) if self.said.elapsed() >= SAY_INTERVAL => {
                 self.said = Instant::now();

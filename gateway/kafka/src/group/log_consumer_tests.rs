@@ -36,6 +36,7 @@ impl LogKeeper for Arc<Keeper> {
             id: id(),
             start: 0,
             end: self.end.load(Ordering::Acquire),
+            absent: 0,
             committed,
             polled: self.polled.load(Ordering::Acquire),
             is_unreadable: self.is_unreadable.load(Ordering::Acquire),

@@ -2,7 +2,8 @@
 //!
 //! The gateway of the volume must not run: the command claims the volume, as a gateway does. So nothing is sent over a network, and no answer can be
 //! missing: a message is durable before its line is printed, and the gateway's next start inserts it. If the command is killed, at most the letter
-//! behind the last line was appended without one.
+//! behind the last line was appended without one. What is found when the volume is opened goes to the log, which is standard error; if something
+//! cannot be read, nothing is replayed.
 //!
 //! | the letter | what is appended |
 //! | --- | --- |
@@ -20,7 +21,7 @@ use sluice_gateway_config::{Format, GatewayConfig, OtlpSource};
 use sluice_kafka::Message as _;
 use sluice_spool::{
     Identity, Volume,
-    log::{Log, LogError},
+    log::{Log, LogError, OffsetsFound},
 };
 use std::{io::Write, path::Path};
 
@@ -83,7 +84,7 @@ impl ReplayToLog {
         let Some(volume) = &mut self.volume else {
             return Ok(("would be replayed to a log of the queue volume".to_owned(), None));
         };
-        let (log, offset) = volume.append(value).map_err(Error::Append)?;
+        let (log, offset) = volume.append(value)?;
         Ok((format!("replayed to {}/{log}@{offset}", opening::TOPIC), Some(offset)))
     }
 }
@@ -94,19 +95,22 @@ impl ClaimedVolume {
         let claim = Volume::claim(Path::new(&config.queue.path), &identity).map_err(Error::Claim)?;
         let volume_bytes = claim.space().map_err(Error::Claim)?.total;
         let opened = opening::open(config, otlp, volume_bytes).map_err(Error::Open)?;
+        if let Some(why) = unreadable(&opened) {
+            return Err(Error::Unreadable(why));
+        }
         Ok(Self { opened, _claim: claim })
     }
 
     /// Appends a message durably to the log with the fewest bytes. Returns its log and offset.
-    fn append(&mut self, message: &[u8]) -> Result<(i32, i64), LogError> {
+    fn append(&mut self, message: &[u8]) -> Result<(i32, i64), Error> {
         let OpenedVolume { logs, writers, accepting, log_bytes_max, .. } = &mut self.opened;
         let used: u64 = writers.iter().map(Log::file_bytes).sum();
         let room = log_bytes_max.saturating_sub(used);
         let accepts = writers.iter_mut().take(*accepting).zip(logs.iter());
         let emptiest = accepts.min_by_key(|(writer, _)| (!writer.may_begin_segment(), writer.file_bytes()));
-        let (writer, log) = emptiest.expect("a volume is opened with at least one log");
-        let appended = writer.append(&[message], now_ms(), room)?;
-        writer.sync()?;
+        let (writer, log) = emptiest.ok_or(Error::Unreadable(UNREADABLE_LOG))?;
+        let appended = writer.append(&[message], now_ms(), room).map_err(Error::Append)?;
+        writer.sync().map_err(|fatal| Error::Append(fatal.into()))?;
         Ok((log.id.partition, appended.first))
     }
 
@@ -117,6 +121,19 @@ impl ClaimedVolume {
             writer.close(committed)?;
         }
         Ok(())
+    }
+}
+
+const UNREADABLE_LOG: &str = "a log of the queue volume cannot be read";
+
+/// What cannot be read of a volume. A person may have to restore it, and what is appended meanwhile is lost then.
+fn unreadable(opened: &OpenedVolume) -> Option<&'static str> {
+    if !opened.unreadable.is_empty() || opened.letters.is_none() {
+        Some(UNREADABLE_LOG)
+    } else if opened.logs.iter().any(|log| log.offsets_found == OffsetsFound::Damaged) {
+        Some("the committed offset of a log of the queue volume cannot be read")
+    } else {
+        None
     }
 }
 
@@ -137,14 +154,14 @@ impl Use for ReplayToLog {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Action, Selection, run},
+        super::{
+            Action, Selection, run,
+            test_letters::{self, config, opened},
+        },
         *,
     };
-    use crate::source::{letters::LetterLog, numbers::SourceNumbers};
-    use sluice_kafka::dead_letter::{DeadLetters, Letter, LetterValue};
-    use sluice_otlp_server::ByteBudget;
     use sluice_spool::log::Read;
-    use std::{path::PathBuf, sync::Arc};
+    use std::path::PathBuf;
 
     /// A request with one span, which has ids and nothing else.
     fn request() -> Vec<u8> {
@@ -152,49 +169,12 @@ mod tests {
         [&[0x0a, 32, 0x12, 30, 0x12, 28][..], &span].concat()
     }
 
-    fn config(path: &Path) -> GatewayConfig {
-        let config = format!(
-            "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 1, memory: {{limit: 256MiB}}, \
-             source: {{otlp: {{listen: {{grpc: '127.0.0.1:0'}}}}}}, queue: {{path: {}, maxBytes: 1GiB}}, \
-             sink: {{clickhouse: {{endpoints: ['http://h:8123'], database: d, table: t}}}}}}",
-            path.display()
-        );
-        sluice_gateway_config::parse::from_yaml(&config).unwrap()
-    }
-
-    fn opened(config: &GatewayConfig) -> OpenedVolume {
-        opening::open(config, config.source.otlp.as_ref().unwrap(), 1 << 30).unwrap()
-    }
-
     /// A volume with the letters of two rows: a span, and what is none.
     fn with_letters(test: &str) -> (PathBuf, GatewayConfig) {
         let path = std::env::temp_dir().join(format!("sluice-replay-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         let config = config(&path);
-        let numbers = Arc::new(SourceNumbers::new(ByteBudget::new(1)));
-        let bytes_max = config.source.otlp.as_ref().unwrap().dead_letter_bytes_max;
-        let on_fatal = Arc::new(|fatal| panic!("{fatal}"));
-        let store = LetterLog::new(opened(&config).letters, bytes_max, "/queue", (numbers, on_fatal));
-        let writer = DeadLetters::start_log(Box::new(store)).unwrap();
-        for (offset, span) in [(3, request()), (4, b"none".to_vec())] {
-            let letter = Letter {
-                topic: "otlp",
-                partition: 0,
-                offset,
-                row: Some(0),
-                reason: "row_refused",
-                text: "no such type",
-                code: Some(53),
-                timestamp_millis: None,
-                key: None,
-                headers: Vec::new(),
-                value: LetterValue::Span(&span),
-            };
-            let mut receipt = writer.send(&letter).unwrap();
-            while receipt.try_get().is_none() {
-                std::thread::yield_now();
-            }
-        }
+        test_letters::write(&config, &[(3, &request()), (4, b"none")]);
         (path, config)
     }
 
@@ -226,7 +206,7 @@ mod tests {
         let (outcome, said) = replayed(&config, false);
         assert!(matches!(outcome, Err(Error::NotReplayed(1))), "{outcome:?}");
         assert!(
-            said.contains("otlp/0@3 row 0  replayed to otlp/0@0") && said.contains("not replayed"),
+            said.contains("otlp/1@3 row 0  replayed to otlp/0@0") && said.contains("not replayed"),
             "{said}"
         );
         assert_eq!(messages(&config), [request()]);
@@ -241,6 +221,24 @@ mod tests {
         assert!(matches!(outcome, Err(Error::Claim(_))) && said.is_empty(), "{outcome:?} {said}");
         drop(claim);
         assert_eq!(messages(&config), Vec::<Vec<u8>>::new());
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn letters_are_not_replayed_to_a_volume_on_which_something_cannot_be_read() {
+        let (path, config) = with_letters("unread");
+        // Something that is no commit, in all places of it.
+        let offsets = path.join("log-00/offsets");
+        let whole = std::fs::read(&offsets).unwrap();
+        std::fs::write(&offsets, vec![1; whole.len()]).unwrap();
+        let (outcome, said) = replayed(&config, false);
+        assert!(matches!(outcome, Err(Error::Unreadable(_))) && said.is_empty(), "{outcome:?} {said}");
+        std::fs::write(&offsets, whole).unwrap();
+        assert_eq!(messages(&config), Vec::<Vec<u8>>::new());
+        let mut opened = opened(&config);
+        assert_eq!(unreadable(&opened), None);
+        opened.unreadable.push(3);
+        assert!(unreadable(&opened).is_some());
         std::fs::remove_dir_all(&path).unwrap();
     }
 }

@@ -13,10 +13,14 @@ pub(super) fn look(config: &GatewayConfig, give_up_damaged: bool) -> Result<Repo
     let identity = Identity::of(&config.pipeline.namespace, &config.pipeline.name);
     // Nobody writes to it meanwhile.
     let _volume = Volume::claim(path, &identity)?;
-    let left = opening::left(path).map_err(Error::Unlisted)?;
+    let mut left = opening::left(path).map_err(Error::Unlisted)?;
     if left.has_blocks {
         let path = config.queue.path.clone();
         return Err(Error::OfOther { path, what: "blocks", source_kind: "source.kafka" });
+    }
+    if left.is_damaged && !left.has_messages && !left.is_unreadable {
+        // A gateway that was killed may have left requests that it had answered in a segment in which damage was found.
+        left.has_messages = opening::has_uncommitted(path, identity.number()).map_err(Error::Unlisted)?;
     }
     let problem = what_is_left(left, give_up_damaged).map(|text| Problem::ByHand(text.to_owned()));
     let fate = if give_up_damaged { Fate::GivenUp } else { Fate::Unknown };
@@ -36,6 +40,11 @@ fn what_is_left(left: Left, give_up_damaged: bool) -> Option<&'static str> {
         Some(
             "its logs have requests that are not inserted: start the gateway of this volume again, with so many replicas, and let it drain",
         )
+    } else if left.is_unreadable {
+        Some(
+            "the disk does not give the folder of a log, which may have requests that are not inserted: check the volume and its disk, then drain \
+             again, or move the folder away",
+        )
     } else if left.is_damaged && !give_up_damaged {
         Some(
             "it has damaged segments, which may be the only copy of requests: look at the files that end in .damaged, then delete the volume, \
@@ -53,12 +62,17 @@ fn what_is_left(left: Left, give_up_damaged: bool) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_spool::{
+        Directory,
+        format::{RECORD_HEADER_BYTES, RECORDS_AT},
+        log::{Committed, Log, LogOptions, Read},
+    };
+    use std::path::PathBuf;
 
-    #[test]
-    fn a_volume_with_damaged_segments_is_not_said_to_be_empty_also_if_they_are_given_up() {
-        let root = std::env::temp_dir().join(format!("sluice-look-{}", std::process::id()));
+    /// A volume with a log, and the config of its gateway.
+    fn volume(test: &str) -> (PathBuf, GatewayConfig) {
+        let root = std::env::temp_dir().join(format!("sluice-look-{test}-{}", std::process::id()));
         std::fs::create_dir_all(root.join("log-00")).unwrap();
-        std::fs::write(root.join("log-00/segment-0000000000000002.damaged"), b"a record").unwrap();
         let config = format!(
             "{{contractVersion: 1, pipeline: {{namespace: n, name: p}}, workers: 1, memory: {{limit: 256MiB}}, \
              source: {{otlp: {{listen: {{grpc: '127.0.0.1:0'}}}}}}, queue: {{path: {}}}, \
@@ -66,6 +80,45 @@ mod tests {
             root.display()
         );
         let config = sluice_gateway_config::parse::from_yaml(&config).unwrap();
+        (root, config)
+    }
+
+    #[test]
+    fn healthy_requests_in_a_damaged_segment_are_not_given_up() {
+        let (root, config) = volume("healthy");
+        let options = LogOptions::new(Identity::of("n", "p").number(), 0, opening::TOPIC, 1 << 30);
+        let path = root.join("log-00");
+        let (mut log, mut offsets, _) = Log::open(Directory::open(&path).unwrap(), options).unwrap();
+        log.append(&[b"rotten", b"healthy"], 1, u64::MAX).unwrap();
+        log.sync().unwrap();
+        let segment = path.join("segment-0000000000000001.spool");
+        let mut content = std::fs::read(&segment).unwrap();
+        content[usize::try_from(RECORDS_AT).unwrap() + RECORD_HEADER_BYTES + 16] ^= 1;
+        std::fs::write(&segment, content).unwrap();
+        assert!(matches!(log.view().read_from(0).read().unwrap(), Read::Lost(_)));
+        // The gateway is killed.
+        drop(log);
+        assert!(segment.with_extension("damaged").exists() && !segment.exists());
+        let report = look(&config, true).unwrap();
+        assert!(
+            matches!(&report.problem, Some(Problem::ByHand(why)) if why.contains("not inserted")),
+            "{report}"
+        );
+        offsets.store(Committed { offset: 2, metadata: String::new(), end: 2 }).unwrap();
+        assert_eq!(look(&config, true).unwrap().problem, None);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_volume_whose_log_the_disk_does_not_list_is_not_said_to_be_empty() {
+        let left = Left { is_unreadable: true, is_damaged: true, ..Left::default() };
+        assert!(what_is_left(left, true).is_some_and(|why| why.contains("check the volume and its disk")));
+    }
+
+    #[test]
+    fn a_volume_with_damaged_segments_is_not_said_to_be_empty_also_if_they_are_given_up() {
+        let (root, config) = volume("damaged");
+        std::fs::write(root.join("log-00/segment-0000000000000002.damaged"), b"a record").unwrap();
         let report = look(&config, false).unwrap();
         assert!(matches!(report.problem, Some(Problem::ByHand(_))) && !report.is_empty(), "{report}");
         let report = look(&config, true).unwrap();

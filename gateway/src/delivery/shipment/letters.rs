@@ -1,6 +1,6 @@
 //! Sends the refused rows of a block to the dead-letter topic.
 //!
-//! Job: reads the message of each row again from Kafka, extracts the row's span, applies the config's rules for attributes to it, and sends
+//! Job: reads the message of each row again, from Kafka or a log, extracts the row's span, applies the config's rules for attributes to it, and sends
 //! span and coordinates to the dead-letter topic.
 //! It ends when every letter is acknowledged. If Kafka refuses letters, `delivery.deadLetter.onMissing` decides. `Stop` waits, logs it,
 //! and continues once the topic accepts them; `Skip` counts the row and continues.
@@ -111,7 +111,7 @@ impl Shipment {
         Some(Origin { place: Place { offset, span }, message })
     }
 
-    /// Reads a message again; retries as long as Kafka is away.
+    /// Reads a message again; retries as long as Kafka is away, or the disk does not give the message.
     async fn fetch(&mut self, offset: i64, course: &mut PartsProgress) -> Option<Option<OwnedMessage>> {
         for tries in 1.. {
             match self.shard.delivery.originals.fetch(self.block.id.clone(), offset).await {
@@ -121,7 +121,7 @@ impl Shipment {
                         partition = %self.block.id,
                         offset,
                         %error,
-                        "the message of a refused row could not be read again from Kafka; its dead letter waits"
+                        "the message of a refused row could not be read again; its dead letter waits"
                     );
                     if tries == FETCH_TRIES_QUIET {
                         self.say_halted().await;
