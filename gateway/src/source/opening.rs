@@ -47,7 +47,7 @@ pub struct OpenedVolume {
     pub writers: Vec<Log<Directory>>,
     /// The first so many logs get requests.
     pub accepting: usize,
-    /// Numbers of logs that cannot be read: they are left as they are.
+    /// Numbers of logs that cannot be read, and are not used.
     pub unreadable: Vec<i32>,
     /// Bytes of their files, as far as the disk says.
     pub unreadable_bytes: u64,
@@ -66,7 +66,7 @@ pub struct Left {
     pub has_messages: bool,
     /// Segments of logs that cannot be read as a whole.
     pub is_damaged: bool,
-    /// Folders of logs that the disk does not list: what is in them is not known.
+    /// Folders of logs that the disk does not list.
     pub is_unreadable: bool,
     /// Dead letters.
     pub has_letters: bool,
@@ -250,7 +250,7 @@ struct FoundLogs {
 }
 
 impl FoundLogs {
-    /// Opens a log. One that cannot be read is left as it is: its files are not written by this process.
+    /// Opens a log. This process does not use one that cannot be read.
     fn open(&mut self, root: &Path, options: LogOptions) -> anyhow::Result<()> {
         let number = options.number;
         let partition = i32::try_from(number).unwrap_or(i32::MAX);
@@ -282,7 +282,7 @@ fn readable<T>(opened: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
         Err(error) if error.downcast_ref::<LogOpenError>().is_some_and(LogOpenError::is_unreadable) => {
-            tracing::error!("{error:#}, so this log is neither read nor written: {ADVICE}");
+            tracing::error!("{error:#}, so this log is not used: {ADVICE}");
             Ok(None)
         }
         Err(error) => Err(error),

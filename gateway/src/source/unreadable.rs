@@ -32,7 +32,7 @@ pub enum Reader {
     Letters,
 }
 
-/// Their numbers, each with whoever cannot read it. The log of the process has the reasons.
+/// Their numbers, each with a reader that fails. The log of the process has the reasons.
 #[derive(Debug, Default)]
 pub struct Unreadable {
     /// How many entries there are: most calls find that there are none.
