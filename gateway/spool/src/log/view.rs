@@ -105,7 +105,7 @@ impl<F: Files> LogView<F> {
     /// How many offsets from one up to another no message has, as far as was found when the log was opened.
     pub fn absent_between(&self, from: i64, to: i64) -> u64 {
         let within = |(first, next): &(i64, i64)| (*next).min(to).saturating_sub((*first).max(from)).max(0);
-        self.0.absent.iter().map(within).fold(0, |sum, count| sum.saturating_add(count.cast_unsigned()))
+        self.0.absent.iter().map(within).fold(0_u64, |sum, count| sum.saturating_add(count.cast_unsigned()))
     }
 
     /// Reads from an offset on.
