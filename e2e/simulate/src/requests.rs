@@ -149,8 +149,8 @@ fn day(trouble: Trouble, seed: u32) -> Day {
             let (refused, offered) = lately
                 .iter()
                 .fold((0.0, 0.0), |(refused, offered), turn| (refused + turn.0, offered + turn.1));
-            let refuses = refused > REFUSED_SHARE * offered;
-            day.removed_refusing += u32::from(refuses && decision.replicas < replicas);
+            let is_refusing = refused > REFUSED_SHARE * offered;
+            day.removed_refusing += u32::from(is_refusing && decision.replicas < replicas);
             scale(&mut gateways, decision.replicas);
         }
         let is_short = arrival > f64::from(decision.replicas) * CAPACITY;

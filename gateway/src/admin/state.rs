@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::{
         blocks::buffers::Pool,
-        ground::metrics::{RequestRefusal, reference},
+        ground::metrics::{Metrics, RequestRefusal, reference},
     };
     use sluice_gateway_config::{DeliveryState, Readiness, Remaining, ServiceVolumes};
     use sluice_kafka::{
@@ -247,10 +247,8 @@ mod tests {
         assert!(missing.is_empty(), "{missing:?}");
     }
 
-    #[test]
-    fn what_is_counted_is_said() {
-        let status = status();
-        let metrics = &status.metrics;
+    /// Counts something of everything.
+    fn count_all(metrics: &Metrics) {
         for worker in 0..2 {
             metrics.worker(worker).busy.inc_by(1.5);
             metrics.worker(worker).source.inc_by(20.0);
@@ -277,6 +275,12 @@ mod tests {
         metrics.requests.refuse(RequestRefusal::Malformed);
         metrics.sink_behind.set(1);
         metrics.guarantee.promise(None);
+    }
+
+    #[test]
+    fn what_is_counted_is_said() {
+        let status = status();
+        count_all(&status.metrics);
         let said = status.to_state().sample;
         assert!(said.message_rejected_at.unwrap() > 1_700_000_000);
         let expected = GatewaySample {

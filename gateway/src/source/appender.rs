@@ -126,7 +126,9 @@ impl Appender {
     fn turn(&mut self, turn: Vec<Append>) -> Result<(), Fatal> {
         if !(0..self.accepting).any(|place| self.keeper.is_readable(place)) {
             let why = format!("no log on the queue volume {} can be read", self.volume.0);
-            turn.into_iter().for_each(|append| answer(append, Err(Unstored::Full(why.clone()))));
+            for append in turn {
+                answer(append, Err(Unstored::Full(why.clone())));
+            }
             return Ok(());
         }
         let mut stored = Vec::with_capacity(turn.len());

@@ -300,7 +300,7 @@ fn open_log(
 ) -> anyhow::Result<(Log<Directory>, Offsets<File>, LogFound)> {
     let path = root.join(folder);
     if let Err(error) = fs::create_dir(&path)
-        && error.kind() != std::io::ErrorKind::AlreadyExists
+        && error.kind() != io::ErrorKind::AlreadyExists
     {
         return Err(error).with_context(|| format!("cannot create {}", path.display()));
     }

@@ -28,7 +28,7 @@ pub use terminal::Terminal;
 use args::{Command, PluginArgs};
 use exit_codes::{EXIT_NOT_WELL, EXIT_USAGE, EXIT_WELL};
 use sluice_crds::TracePipeline;
-use spool::{Volumes, blocks::Blocks, logs::Logs};
+use spool::{Volumes, blocks::QueuedBlocks, logs::Logs};
 
 /// Runs a command and returns the exit status. [`Command::Plan`] needs no cluster: `main.rs` runs it.
 pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, Error> {
@@ -79,7 +79,7 @@ pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, E
                 terminal.answer(named.json, &volumes, &volumes.to_string())?;
                 volumes.is_whole()
             } else {
-                let spools = Volumes::<Blocks>::of(&said);
+                let spools = Volumes::<QueuedBlocks>::of(&said);
                 terminal.answer(named.json, &spools, &spools.to_string())?;
                 spools.is_whole()
             };

@@ -26,13 +26,13 @@ pub(super) trait Held: Default {
 /// The volumes of every gateway of a pipeline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Volumes<H> {
-    gateways: Vec<Volume<H>>,
+    gateways: Vec<GatewayVolume<H>>,
 }
 
 /// The queue volume of one gateway. Unknown values are not set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Volume<H> {
+struct GatewayVolume<H> {
     gateway: String,
     #[serde(flatten)]
     held: H,
@@ -44,7 +44,7 @@ struct Volume<H> {
 
 impl<H: Held> Volumes<H> {
     pub(super) fn of(said: &[Said]) -> Self {
-        Self { gateways: said.iter().map(Volume::of).collect() }
+        Self { gateways: said.iter().map(GatewayVolume::of).collect() }
     }
 
     /// Whether there is a gateway and all answer.
@@ -53,7 +53,7 @@ impl<H: Held> Volumes<H> {
     }
 }
 
-impl<H: Held> Volume<H> {
+impl<H: Held> GatewayVolume<H> {
     fn of(said: &Said) -> Self {
         let mut one = Self { gateway: said.pod.clone(), ..Self::default() };
         let text = match &said.text {

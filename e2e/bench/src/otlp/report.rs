@@ -245,7 +245,9 @@ mod tests {
 
     fn report(runs: Vec<RunReport>) -> Report {
         let mut report = Report::new(Role::Edge, Duration::from_micros(1_500));
-        runs.into_iter().for_each(|run| report.push(run));
+        for run in runs {
+            report.push(run);
+        }
         report
     }
 

@@ -52,10 +52,10 @@ async fn in_a_zone(scene: &Scene, cluster: &Cluster, node: &str) -> Result<()> {
         let is_other = |pod: &Pod| !before.values().any(|uid| Some(uid) == pod.uid().as_ref());
         let zones: Vec<Option<&String>> =
             pods.iter().filter(|pod| is_other(pod)).map(|pod| pod.labels().get(ZONE)).collect();
-        let is_zoned = |found: &Option<&String>| found.is_some_and(|found| found == zone);
-        Ok(Seen::when(zones.len() == before.len() && zones.iter().all(is_zoned), || {
-            format!("{zones:?}: a Kubernetes before 1.35 needs PodTopologyLabelsAdmission")
-        }))
+        Ok(Seen::when(
+            zones.len() == before.len() && zones.iter().all(|found| found.is_some_and(|found| found == zone)),
+            || format!("{zones:?}: a Kubernetes before 1.35 needs PodTopologyLabelsAdmission"),
+        ))
     })
     .await?;
     reads_in(scene, zone).await

@@ -229,7 +229,8 @@ impl<F: FileAt> Offsets<F> {
         let before = last_serial.saturating_sub(1);
         // If a later commit was cut off, the last one was synced before it.
         let is_synced = has(last, last_serial) && has(last_copy, last_serial);
-        Ok(if !has(other, before) && !(is_synced && has(copy, before)) {
+        let is_last = has(other, before) || is_synced && has(copy, before);
+        Ok(if !is_last {
             OffsetsFound::Doubtful
         } else if is_unreadable(last) {
             OffsetsFound::Restored

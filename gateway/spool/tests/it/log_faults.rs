@@ -152,7 +152,7 @@ fn damage_that_cannot_be_marked_is_not_passed() {
 #[derive(Debug)]
 struct Slow {
     directory: Directory,
-    is_slow: Arc<AtomicBool>,
+    waits: Arc<AtomicBool>,
     meets: Arc<Barrier>,
 }
 
@@ -180,7 +180,7 @@ impl Files for Slow {
     }
 
     fn sync_directory(&self) -> Result<()> {
-        if self.is_slow.swap(false, Ordering::AcqRel) {
+        if self.waits.swap(false, Ordering::AcqRel) {
             self.meets.wait();
             self.meets.wait();
         }
@@ -192,9 +192,9 @@ impl Files for Slow {
 fn while_a_reader_waits_until_a_name_is_durable_others_go_on() {
     let path = std::env::temp_dir().join(format!("sluice-slow-{}", std::process::id()));
     std::fs::create_dir_all(&path).unwrap();
-    let (is_slow, meets) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
+    let (waits, meets) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
     let directory = Directory::open(&path).unwrap();
-    let files = Slow { directory, is_slow: is_slow.clone(), meets: meets.clone() };
+    let files = Slow { directory, waits: waits.clone(), meets: meets.clone() };
     let (mut log, _offsets, _) = Log::open(files, options()).unwrap();
     log.append(&[b"rotten", b"whole"], 1, u64::MAX).unwrap();
     log.sync().unwrap();
@@ -203,7 +203,7 @@ fn while_a_reader_waits_until_a_name_is_durable_others_go_on() {
     content[usize::try_from(RECORDS_AT).unwrap() + RECORD_HEADER_BYTES + 16] ^= 1;
     std::fs::write(&segment, content).unwrap();
 
-    is_slow.store(true, Ordering::Release);
+    waits.store(true, Ordering::Release);
     let view = log.view();
     let reader = thread::spawn(move || view.read_from(0).read().unwrap());
     meets.wait();

@@ -10,7 +10,7 @@ use sluice_gateway_config::exposition::Line;
 /// Blocks that are not inserted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Blocks {
+pub(crate) struct QueuedBlocks {
     blocks: Option<u64>,
     rows: Option<u64>,
     bytes: Option<u64>,
@@ -18,7 +18,7 @@ pub(crate) struct Blocks {
     oldest_seconds: Option<u64>,
 }
 
-impl Held for Blocks {
+impl Held for QueuedBlocks {
     const COLUMNS: &'static [&'static str] = &["BLOCKS", "ROWS", "BYTES", "OLDEST"];
 
     fn take(&mut self, line: &Line<'_>) {
@@ -51,7 +51,7 @@ mod tests {
             Said { pod: "p-gateway-0".into(), text: Ok(text.into()) },
             Said { pod: "p-gateway-1".into(), text: Err("refused".into()) },
         ];
-        let found = Volumes::<Blocks>::of(&said);
+        let found = Volumes::<QueuedBlocks>::of(&said);
         assert_eq!(
             found.to_string(),
             "GATEWAY      BLOCKS   ROWS   BYTES     OLDEST   VOLUME     FREE\n\
@@ -62,8 +62,8 @@ mod tests {
         assert_eq!(
             (
                 found.is_whole(),
-                Volumes::<Blocks>::of(&said[..1]).is_whole(),
-                Volumes::<Blocks>::of(&[]).is_whole()
+                Volumes::<QueuedBlocks>::of(&said[..1]).is_whole(),
+                Volumes::<QueuedBlocks>::of(&[]).is_whole()
             ),
             (false, true, false)
         );

@@ -87,7 +87,7 @@ mod tests {
                 let appended = 10 * second + 5;
                 let waiting = appended - 10 * second.min(*until);
                 let logs = Some(GatewayLogs { readable: 1, appended, waiting, ..GatewayLogs::default() });
-                PodSample { at, ordinal, logs, ..PodSample::default() }
+                PodSample { ordinal, at, logs, ..PodSample::default() }
             };
             let pods = (0..).zip(&until).map(pod).collect();
             history.push(Sample { at, group_stable: true, pods, ..Sample::default() });

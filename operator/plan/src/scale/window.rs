@@ -54,6 +54,7 @@ pub struct PartitionRates {
 }
 
 /// All of it.
+#[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rates {
     /// By number.

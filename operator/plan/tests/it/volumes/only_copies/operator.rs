@@ -58,6 +58,8 @@ impl Cluster {
             running: self.pods.keys().copied().collect(),
             away: Vec::new(),
             answers: BTreeMap::new(),
+            stopped: BTreeMap::new(),
+            has_kafka: true,
         };
         if let Some((asked, ordinals)) = request(written.as_ref()) {
             seen.answers = ordinals.map(|ordinal| (ordinal, self.answer(ordinal, asked))).collect();
