@@ -22,7 +22,7 @@ pub const LOGINS: &[Case] = &[
         taken: &[r#"{"mechanism": "Plain", "username": "CN=a, O=é:", "secretRef": {"name": "a"}}"#],
         refused: &[
             r#"{"mechanism": "Plain", "username": "a\n", "secretRef": {"name": "a"}}"#,
-            r#"{"mechanism": "Plain", "username": "a\u007f", "secretRef": {"name": "a"}}"#,
+            r#"{"mechanism": "Plain", "username": "a\u0001", "secretRef": {"name": "a"}}"#,
         ],
         message: "username has no control characters",
     },
