@@ -31,6 +31,9 @@ pub struct Remaining {
     /// Whether the volume has something that a person should check: damaged files, or dead letters.
     #[serde(default)]
     pub damaged: bool,
+    /// Whether a log cannot be read.
+    #[serde(default)]
+    pub unreadable: bool,
 }
 
 impl Remaining {

@@ -406,7 +406,12 @@ mod tests {
             ("queue: {size: 1Gi}", "queu: {size: 1Gi}", "spec.queu", "no such field"),
             ("topics: [otlp_spans]", "topics: otlp_spans", "spec.source.kafka.topics", "is not of type"),
             ("topics: [otlp_spans]", "topics: ['a b']", "spec.source.kafka.topics", "is the name of a topic"),
-            ("topics: [otlp_spans]", "topics: ['']", "spec.source.kafka.topics[0]", "shorter than 1 character"),
+            (
+                "topics: [otlp_spans]",
+                "topics: ['']",
+                "spec.source.kafka.topics[0]",
+                "shorter than 1 character",
+            ),
             ("kind: TracePipeline", "kind: Deployment", "kind", "not TracePipeline"),
             ("kind: TracePipeline", "kind: [", "file", "neither YAML nor JSON"),
         ] {

@@ -49,8 +49,10 @@ pub enum Otlp {
     Damaged,
     /// The volume is full.
     Full(Room),
-    /// The disk fails.
+    /// Writes and syncs of the disk fail.
     Eio,
+    /// Reads of the disk fail.
+    EioOfReads,
     /// A sync takes longer than a request may wait.
     SlowDisk,
     /// Clients stop in the middle of a request.
@@ -69,7 +71,7 @@ pub enum Otlp {
 
 impl Otlp {
     /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(Otlp, &'static str, u32, &'static str); 15] = [
+    pub const ALL: [(Otlp, &'static str, u32, &'static str); 16] = [
         (Otlp::Kill, "otlp-kill", u32::MAX, "source.otlp; SIGKILL eight times, at any moment"),
         (
             Otlp::KillInLog,
@@ -106,7 +108,13 @@ impl Otlp {
             Otlp::Eio,
             "otlp-eio",
             3,
-            "EIO for syncs, writes and reads of the volume: the gateway exits, and what was not synced had no success",
+            "EIO for syncs and writes of the volume: the gateway exits, and what was not synced had no success",
+        ),
+        (
+            Otlp::EioOfReads,
+            "otlp-eio-of-reads",
+            1,
+            "EIO for reads of a log: the gateway says so and refuses requests until a minute later the log can be read",
         ),
         (
             Otlp::SlowDisk,
@@ -161,7 +169,7 @@ impl Otlp {
         });
         match self {
             // All requests share one log, so that its end is known.
-            Otlp::Torn | Otlp::Damaged | Otlp::Eio => {
+            Otlp::Torn | Otlp::Damaged | Otlp::Eio | Otlp::EioOfReads => {
                 merged(&usual, &json!({"source": {"otlp": {"logs": 1}}}))
             }
             Otlp::Full(room) => merged(&usual, &room.change()),
@@ -183,6 +191,7 @@ impl Otlp {
             Otlp::Damaged => damage::flipped(scene).await,
             Otlp::Full(room) => room.play(scene).await,
             Otlp::Eio => disk::fails(scene).await,
+            Otlp::EioOfReads => disk::fails_reads(scene).await,
             Otlp::SlowDisk => disk::slow(scene).await,
             Otlp::Half => half::play(scene).await,
             Otlp::Clock => clock::play(scene).await,
@@ -194,9 +203,18 @@ impl Otlp {
     }
 }
 
+/// What a gateway logs once its ports of OTLP are open.
+const ACCEPTS: &str = "accepting OTLP requests";
+
 /// Starts a gateway; returns once clients send to it and it inserts.
 async fn begin(scene: &mut Scene<'_>) -> Result<()> {
     scene.start_gateway(Some("gateway-0"))?;
+    begin_load(scene).await
+}
+
+/// Clients send from when the gateway accepts requests, so that each request has an answer.
+async fn begin_load(scene: &mut Scene<'_>) -> Result<()> {
+    scene.wait_logged(ACCEPTS).await?;
     scene.start_load();
     scene.wait_inserts(INSERTS_BEFORE).await
 }
@@ -207,8 +225,7 @@ async fn begin_on_disk(scene: &mut Scene<'_>) -> Result<FailingDisk> {
     std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
     let disk = FailingDisk::make(&scene.stage.folder, scene.topic.name(), &queue)?;
     scene.start_gateway_with(Some("gateway-0"), disk.environment())?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    begin_load(scene).await?;
     Ok(disk)
 }
 
