@@ -13,9 +13,10 @@
 //! | http | concurrency × [`INSERT_BYTES`] | socket and response buffers of running inserts |
 //! | native | [`NATIVE_TURN_BYTES`] + concurrency × [`NATIVE_FRAMES_BYTES`] | only with `format: Native`: a block that is being converted to columns, and converted ones |
 //! | server | [`SERVER_BYTES`] | only with `source.otlp`: connections of OTLP clients, and their headers |
-//! | requests | the largest request, and half of the rest | only with `source.otlp`: bodies of requests, from the first byte to the answer |
+//! | requests | the largest request, and five eighths of the rest | only with `source.otlp`: bodies of requests, from the first byte to the answer |
 //! | blocks | the rest | compressed blocks, open and in flight, in chunks of a fixed pool |
 //! | slack | limit ÷ [`SLACK_DIVISOR`] | the allocator's overhead |
+//! | | and an eighth of the rest | only with `source.otlp`: what the allocator keeps of bodies that were freed |
 //!
 //! With `source.otlp`, `kafka` is the messages that workers hold, `spool` the index of the logs, and nothing is spilled.
 //!
@@ -212,8 +213,8 @@ impl Budget {
                 native: ByteSize::bytes(fixed.native),
                 server: ByteSize::bytes(fixed.server),
                 requests: ByteSize::bytes(requests(sizing, rest)),
-                blocks: ByteSize::bytes(rest - requests(sizing, rest)),
-                slack: ByteSize::bytes(slack),
+                blocks: ByteSize::bytes(rest - requests(sizing, rest) - freed_bodies(sizing, rest)),
+                slack: ByteSize::bytes(slack + freed_bodies(sizing, rest)),
             }),
             _ => Err(Shortfall { limit: sizing.limit, smallest: smallest(sizing) }),
         }
@@ -335,10 +336,18 @@ fn rest_min(sizing: &Sizing) -> u64 {
     blocks_min(sizing).saturating_add(sizing.requests.map_or(0, |requests| requests.least()))
 }
 
-/// The requests' share of what the fixed parts leave.
+/// The requests' share of what the fixed parts leave. Chosen: 100 clients with 3.6 MB each are served by 1,000 MiB. Blocks have a quarter: what
+/// waits for ClickHouse is in the logs, and blocks are only what inserts and workers hold.
 fn requests(sizing: &Sizing, rest: u64) -> u64 {
     let spare = rest.saturating_sub(rest_min(sizing));
-    sizing.requests.map_or(0, |requests| requests.least().saturating_add(spare / 2))
+    sizing.requests.map_or(0, |requests| requests.least().saturating_add(spare / 8 * 5))
+}
+
+/// Memory of bodies that were freed. The allocator keeps freed memory for 10 s, and uses it again for a body that is not larger. Chosen: a
+/// gateway with 1,000 MiB and 100 clients that send 3.6 MB had a resident set of 998 MiB without it.
+fn freed_bodies(sizing: &Sizing, rest: u64) -> u64 {
+    let spare = rest.saturating_sub(rest_min(sizing));
+    sizing.requests.map_or(0, |_| spare / 8)
 }
 
 /// The smallest sufficient limit, in whole MiB.
@@ -377,14 +386,15 @@ mod tests {
         RequestSizing { received_bytes_max: ByteSize::mib(4), decompressed_bytes_max: ByteSize::mib(8) };
 
     #[test]
-    fn requests_have_the_largest_one_and_half_of_what_is_left() {
+    fn requests_have_the_largest_one_and_five_eighths_of_what_is_left() {
         let of_otlp =
             |limit| Sizing { partitions_active_max: 2, requests: Some(REQUESTS), ..sizing(limit, 8) };
         let least = Budget::divide(&Sizing { limit: smallest_limit(&of_otlp(256)), ..of_otlp(256) }).unwrap();
         assert!(least.limit <= ByteSize::mib(256), "{least:?}");
         assert!(least.requests >= ByteSize::mib(12) && least.requests < ByteSize::mib(13), "{least:?}");
         let large = Budget::divide(&of_otlp(1_000)).unwrap();
-        assert!(large.requests > ByteSize::mib(300) && large.blocks > ByteSize::mib(300), "{large:?}");
+        assert!(large.requests > ByteSize::mib(400) && large.blocks > ByteSize::mib(200), "{large:?}");
+        assert!(large.slack > ByteSize::mib(150), "{large:?}");
         assert_eq!(Budget::divide(&sizing(192, 1)).unwrap().requests, ByteSize::bytes(0));
     }
 
