@@ -46,7 +46,7 @@ pub struct DeadLetter {
     pub topic: Option<String>,
 
     /// What happens to a message whose dead-letter topic does not exist. Stop (the default): its partition stops in front of it and reports
-    /// that; other partitions are read. Skip: it is counted and skipped.
+    /// that; other partitions are read. Skip: it is counted and skipped. With source.otlp, the same holds when letters take deadLetterBytesMax.
     #[serde(default)]
     pub on_missing: OnMissing,
 }

@@ -37,7 +37,7 @@ pub struct Queue {
 
     /// Bytes of each volume that blocks may take: a whole number of Mi, Gi or Ti, at least 32Mi and at most 19/20 of size. When it is not
     /// set, 95 % of the volume, since the file system needs the rest; that grows with the volume. A gateway whose queue is full stops
-    /// reading, and messages wait in Kafka. A smaller number leaves room for other users of the disk, or limits how long a queue takes to
+    /// reading, and messages wait in Kafka; with source.otlp, clients are asked to send again. A smaller number leaves room for other users of the disk, or limits how long a queue takes to
     /// drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]

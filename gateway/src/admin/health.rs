@@ -238,7 +238,7 @@ impl Status {
         catch_up(&metrics.refused, numbers.refused.load(Ordering::Relaxed));
     }
 
-    fn refresh_source(&self, numbers: &SourceNumbers) {
+    fn refresh_source(&self, numbers: &SourceNumbers, keeper: &Keeper) {
         let metrics = &self.metrics.requests;
         let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         metrics.server.show(&numbers.counters);
@@ -246,8 +246,14 @@ impl Status {
         metrics.log_bytes_max.set(count(numbers.log_bytes_max.load(Ordering::Relaxed)));
         metrics.letter_bytes.set(count(numbers.letter_bytes.load(Ordering::Relaxed)));
         metrics.damaged.set(i64::from(numbers.has_damage()));
+        // While the table cannot be used, no consumer reads the logs, and requests wait.
         if self.consumer.get().is_none() {
             self.metrics.partition_still.reset();
+            for log in keeper.logs() {
+                let partition = log.id.partition.to_string();
+                let lag = self.metrics.lag_messages.with_label_values(&[&*log.id.topic, partition.as_str()]);
+                lag.set(count(log.waiting()));
+            }
         }
         for log in numbers.unreadable.numbers() {
             let log = log.to_string();
@@ -418,8 +424,8 @@ impl Health for Status {
         if let Some(spool) = self.spool.get() {
             self.refresh_spool(spool);
         }
-        if let Some((numbers, _)) = self.source.get() {
-            self.refresh_source(numbers);
+        if let Some((numbers, keeper)) = self.source.get() {
+            self.refresh_source(numbers, keeper);
         }
         if let Some(Ok(space)) = self.volume.as_ref().map(Volume::space) {
             let bytes = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);

@@ -148,7 +148,7 @@ fn logs(keeper: &Keeper) -> Vec<TopicState> {
         let state = PartitionState {
             partition,
             committed_offset: log.committed.and_then(count),
-            lag_messages: count(log.end.saturating_sub(log.committed.unwrap_or(log.start))),
+            lag_messages: Some(log.waiting()),
             ..PartitionState::default()
         };
         topics.entry(log.id.topic).or_default().push(state);

@@ -231,7 +231,7 @@ impl Appender {
         let (path, volume_bytes) = &self.volume;
         format!(
             "the queue volume {path} has no room ({unstored}): requests that ClickHouse does not have yet take {used} of {most} bytes, and the \
-             volume has {volume_bytes}; send it again, and increase the volume if ClickHouse is slow for longer"
+             volume has {volume_bytes}; send it again. If ClickHouse is slow for longer, raise queue.maxBytes, or increase the volume"
         )
     }
 

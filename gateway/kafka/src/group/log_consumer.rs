@@ -61,7 +61,7 @@ pub struct LogState {
 
 impl LogState {
     /// Messages that are not committed.
-    fn waiting(&self) -> u64 {
+    pub fn waiting(&self) -> u64 {
         let offsets = self.end.saturating_sub(self.committed.unwrap_or(self.start));
         u64::try_from(offsets).unwrap_or(0).saturating_sub(self.absent)
     }
