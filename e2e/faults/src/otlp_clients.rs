@@ -234,6 +234,7 @@ impl OneClient {
 
 #[cfg(test)]
 mod tests {
+    use e2e_fixtures::cluster::{Seen, until};
     use hyper::Response;
     use hyper_util::rt::TokioIo;
     use tokio::net::TcpListener;
@@ -270,20 +271,19 @@ mod tests {
         address
     }
 
-    async fn until(clients: &Clients, is_so: impl Fn(&Clients) -> bool) {
-        let waited = async {
-            while !is_so(clients) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+    async fn wait(clients: &Clients, is_so: impl Fn(&Clients) -> bool) {
+        let look = async || {
+            let counts = || format!("{:?}", (clients.accepted(), clients.told_again(), clients.broken()));
+            Ok(Seen::when(is_so(clients), counts))
         };
-        tokio::time::timeout(Duration::from_secs(20), waited).await.unwrap();
+        until("answers to the clients", Duration::from_secs(20), look).await.unwrap();
     }
 
     #[tokio::test]
     async fn each_try_has_spans_of_its_own_and_only_a_success_is_accepted() {
         let clients = Clients::start(&server(&[200, 503, 0]).await, RUN, 100, 1_000_000);
-        until(&clients, |clients| clients.acked() >= 4 * REQUEST_SPANS).await;
-        until(&clients, |clients| clients.told_again() > 0 && clients.broken() > 0).await;
+        wait(&clients, |clients| clients.acked() >= 4 * REQUEST_SPANS).await;
+        wait(&clients, |clients| clients.told_again() > 0 && clients.broken() > 0).await;
         let sent = clients.stop().await.unwrap();
         assert_eq!(sent.acked.count(), sent.messages * REQUEST_SPANS);
         assert!(sent.messages >= 4 && sent.doubtful.count() >= 2 * REQUEST_SPANS, "{sent:?}");
@@ -297,7 +297,7 @@ mod tests {
     #[tokio::test]
     async fn another_answer_is_a_failure_with_its_words() {
         let clients = Clients::start(&server(&[200, 400]).await, RUN, 0, 1_000_000);
-        until(&clients, |clients| clients.acked() >= 4 * REQUEST_SPANS).await;
+        wait(&clients, |clients| clients.acked() >= 4 * REQUEST_SPANS).await;
         let failure = clients.stop().await.unwrap_err().to_string();
         assert!(failure.contains("400") && failure.contains("words"), "{failure}");
     }

@@ -37,7 +37,7 @@ struct KeptLog {
     id: PartitionId,
     view: LogView<Directory>,
     offsets: Mutex<Offsets<File>>,
-    /// Up to where an earlier run may have sent ranges of which no commit can be read; 0 if that is not so.
+    /// Ranges below this offset may have been sent by an earlier run whose commit cannot be read; 0 if every commit can be read.
     doubtful_up_to: i64,
     /// The offset that was stored last.
     committed: AtomicI64,
@@ -128,7 +128,7 @@ impl Keeper {
         self.numbers.unreadable.has(log.id.partition)
     }
 
-    /// Reads one message again; `None` if the log no longer has it.
+    /// Reads one message again; `None` if the log has removed it.
     pub fn message(&self, id: &PartitionId, offset: i64) -> Result<Option<OwnedMessage>, Fatal> {
         let Some(log) = self.log(id) else { return Ok(None) };
         self.read_again(id, offset, log.view.read_from(offset).read())
@@ -227,7 +227,7 @@ impl LogKeeper for Keeper {
             Some((committed.offset, doubted(committed, log.doubtful_up_to)))
         });
         let (start, end) = log.map_or((0, 0), |log| (log.view.start(), log.view.end()));
-        // Everything below the committed offset is done, also if the oldest segment still has it: with another volume id it is not read again.
+        // Everything below the committed offset is done, also messages in the oldest segment: with another volume id they are not read again.
         let start = commit.as_ref().map_or(start, |(offset, _)| *offset);
         let (cluster, topic_id) = (self.cluster.clone(), Some(self.volume_id));
         Beginning { commit, log: Log { start, end }, cluster, topic_id, is_new: false }

@@ -7,8 +7,8 @@ use super::logs::GatewayLogs;
 use crate::ground::moment::Moment;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Samples that are kept: eight minutes of one every 15 s, of which the longest window needs three. At 1,000 partitions
-/// of 40 bytes they are 1.3 MB.
+/// Samples that are kept: eight minutes, with one every 15 s. The longest window needs three minutes. At 1,000 partitions of 40 bytes they are
+/// 1.3 MB.
 pub const SAMPLES_MAX: usize = 32;
 
 /// A sample that is older than the one before by more seconds is of a clock that went back, which may take hours to come as far
@@ -41,7 +41,7 @@ impl Samples {
     }
 }
 
-/// The `StatefulSet` of the gateways, as the API server has it.
+/// The `StatefulSet` of the gateways, as the API server returns it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkloadSample {
     /// `spec.replicas`.

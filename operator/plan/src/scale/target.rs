@@ -31,8 +31,8 @@ pub struct Demand<'a> {
 }
 
 impl Demand<'_> {
-    /// Seconds in which the backlog is to be worked off: sooner when the oldest of it is late already, by the square of how
-    /// late it is, for what adds to a day's worst lag is the time that the worst backlog stays. The backlog of requests hurries nobody else.
+    /// Seconds in which the backlog is to be worked off. They are fewer when its oldest message is late already, by the square of how late it is:
+    /// a day's worst lag grows with the time that the worst backlog stays. A backlog of requests does not change them.
     pub fn catch_up_seconds(&self) -> f64 {
         let whole = self.policy.catch_up_seconds;
         if !self.hurry || self.policy.load == Load::Requests {
@@ -137,8 +137,8 @@ pub fn memory_floor(
 /// Recommended limits are multiples of this many MiB: a figure that a person would choose. Chosen.
 const LIMIT_STEP_MIB: u64 = 64;
 
-/// The memory limit, in MiB, of which this share of the present limit would be [`Policy::memory_target`]; `None` while no limit is
-/// known. A gateway that was killed took all of its limit, whatever a sample saw of it.
+/// The memory limit, in MiB, at which the memory in use would be [`Policy::memory_target`] of it; `None` while no limit is known. `share` is the
+/// share of the present limit in use. A gateway that was killed used its whole limit, whatever a sample saw.
 pub fn memory_limit_mib(policy: &Policy, limit_bytes: u64, share: f64, is_killed: bool) -> Option<u64> {
     let share = if is_killed { share.max(1.0) } else { share };
     let mib = numbers::count(limit_bytes) / numbers::count(1 << 20) * share / policy.memory_target;
