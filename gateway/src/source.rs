@@ -14,6 +14,7 @@
 //! | [`gate`] | whether requests are taken, and how many are under way |
 //! | [`acceptor`] | a request from its body to its answer |
 //! | [`checking`] | the threads that check requests, and rewrite JSON |
+//! | [`packing`] | a large request takes fewer bytes in a log |
 //! | [`appender`] | the thread that owns the logs |
 //! | [`keeper`] | what the poll thread and workers see of the logs |
 //! | [`messages`] | a log as a queue of messages |
@@ -34,4 +35,5 @@ pub mod letters;
 pub mod messages;
 pub mod numbers;
 pub mod opening;
+pub mod packing;
 pub mod unreadable;

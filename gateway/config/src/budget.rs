@@ -18,7 +18,8 @@
 //! | slack | limit ÷ [`SLACK_DIVISOR`] | the allocator's overhead |
 //! | | and an eighth of the rest | only with `source.otlp`: what the allocator keeps of bodies that were freed |
 //!
-//! With `source.otlp`, `kafka` is the messages that workers hold, `spool` the index of the logs, and nothing is spilled.
+//! With `source.otlp`, `kafka` is the messages that workers hold, and nothing is spilled: `spool` is the index of the logs, and pieces of messages
+//! that are packed and unpacked ([`spool_bytes`]).
 //!
 //! The pool must have room for a block of [`BLOCK_BYTES_MAX`]: if workers find no chunk for a message, they take turns, and each waits
 //! for room for the largest block, so that it can finish its message. An empty pool is back-pressure, never a deadlock. The pool has room
@@ -37,6 +38,12 @@ pub const BASE_BYTES: u64 = 40 << 20;
 /// The index of blocks on the queue volume; reserved even without a volume, so that the same limit works for both. Chosen: 8,192 blocks
 /// of about 550 bytes each, including the volume's own index; the gateway asserts this.
 pub const SPOOL_BYTES: u64 = 4_480 << 10;
+
+/// The index of two logs. Chosen: 4,096 segments of each, and the open ones.
+const LOG_INDEX_BYTES: u64 = 2 << 20;
+
+/// A thread's memory to pack messages for a log: a block, and the encoder's table. To unpack them, it has a block. The gateway asserts this maximum.
+pub const PACKING_BYTES: u64 = 276 << 10;
 
 /// A piece of a body that is read from the queue volume while it is sent. Chosen: large enough that a disk reads ahead at its full speed.
 pub const SPOOL_PIECE_BYTES: u64 = 128 << 10;
@@ -286,7 +293,7 @@ impl Fixed {
         let row_buffers = u64::from(sizing.partitions_active_max.max(sizing.workers));
         Self {
             kafka: kafka_bytes(sizing),
-            spool: spool_pieces(sizing).saturating_add(SPOOL_BYTES),
+            spool: spool_bytes(sizing),
             rows: row_buffers.saturating_mul(ROW_BUFFER_BYTES),
             workers: u64::from(sizing.workers)
                 .saturating_mul(WORKER_BYTES.saturating_add(json_bytes(sizing))),
@@ -325,10 +332,15 @@ fn blocks_min(sizing: &Sizing) -> u64 {
     u64::from(sizing.workers).saturating_mul(BLOCK_BYTES_MAX).saturating_sub(PARTS_BYTES).max(BLOCK_BYTES_MAX)
 }
 
-/// The bytes of spilled blocks on their way to inserts. With `source.otlp` no block is spilled.
-fn spool_pieces(sizing: &Sizing) -> u64 {
-    let inserts = sizing.requests.map_or(sizing.insert_concurrency, |_| 0);
-    u64::from(inserts).saturating_mul(SPOOL_PIECES * SPOOL_PIECE_BYTES)
+/// The index of the queue volume, and what is on its way to it and back: with `source.kafka` the pieces of spilled blocks. With `source.otlp`,
+/// each worker has a thread that packs requests, and unpacks messages itself; one more is unpacked for a dead letter.
+fn spool_bytes(sizing: &Sizing) -> u64 {
+    if sizing.requests.is_some() {
+        let threads = u64::from(sizing.workers).saturating_mul(2).saturating_add(1);
+        return threads.saturating_mul(PACKING_BYTES).saturating_add(LOG_INDEX_BYTES).max(SPOOL_BYTES);
+    }
+    let pieces = u64::from(sizing.insert_concurrency).saturating_mul(SPOOL_PIECES * SPOOL_PIECE_BYTES);
+    pieces.saturating_add(SPOOL_BYTES)
 }
 
 /// What blocks and requests need together.
@@ -396,6 +408,16 @@ mod tests {
         assert!(large.requests > ByteSize::mib(400) && large.blocks > ByteSize::mib(200), "{large:?}");
         assert!(large.slack > ByteSize::mib(150), "{large:?}");
         assert_eq!(Budget::divide(&sizing(192, 1)).unwrap().requests, ByteSize::bytes(0));
+    }
+
+    #[test]
+    fn threads_that_pack_requests_have_their_memory() {
+        let of_otlp = |workers| {
+            let sizing = Sizing { workers, partitions_active_max: workers, ..sizing(2_048, 8) };
+            Budget::divide(&Sizing { requests: Some(REQUESTS), ..sizing }).unwrap().spool.get()
+        };
+        assert_eq!(of_otlp(2), SPOOL_BYTES, "what the index of blocks would need");
+        assert_eq!(of_otlp(16) - of_otlp(8), 16 * PACKING_BYTES);
     }
 
     #[test]

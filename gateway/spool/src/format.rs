@@ -1,4 +1,5 @@
-//! The layout of the queue's files, version [`VERSION`]. Numbers are little-endian, checksums are CRC32C (Castagnoli).
+//! The layout of the queue's files, in the versions [`VERSION`] and [`VERSION_PACKED`]. Numbers are little-endian, checksums are CRC32C
+//! (Castagnoli).
 //!
 //! **Limits**
 //!
@@ -44,6 +45,11 @@
 //! | 32 | 4 | whether the caller relies on blocks once they are kept: 1 no, 2 yes; 0 if it is not recorded |
 //! | 36 | 24 | zeros |
 //! | 60 | 4 | checksum of bytes 0–59 |
+//!
+//! | version | segments |
+//! | --- | --- |
+//! | 1 | of queues, of dead letters, and of logs of earlier programs |
+//! | 2 | of logs of requests. A record may have packed messages (`log/table.rs`, `log/packed.rs`). All else is as in version 1 |
 //!
 //! | revision | new |
 //! | --- | --- |
@@ -103,8 +109,11 @@
 //! | 764 | 4 | checksum of bytes 0–763 |
 //! | 768 | body bytes | body |
 
-/// The version that this program reads and writes.
+/// The version of a queue's segments.
 pub const VERSION: u32 = 1;
+/// The version of segments that may have packed messages, and the newest that this program reads. A program that does not know them would take
+/// their records for damaged ones: it refuses the volume instead.
+pub const VERSION_PACKED: u32 = 2;
 /// The revision that it writes.
 pub const REVISION: u32 = 3;
 
@@ -150,6 +159,11 @@ pub const TOKEN_BYTES_MAX: usize = 380;
 
 /// Bytes of a segment, unless the queue is very large or very small. Chosen: one sync and one new file per that many bytes.
 pub const SEGMENT_BYTES_MIN: u64 = 64 << 20;
+
+/// Whether this program reads segments of a version.
+pub(crate) fn is_read(version: u32) -> bool {
+    (VERSION..=VERSION_PACKED).contains(&version)
+}
 
 /// The kind of a file, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Each log has a folder of its own. A record of a segment ([`crate::format`]) is what one append wrote: its offsets are those of the
-//! messages, `rows` is their number, and the body begins with a table of them ([`table`]). Marks are not used, but for records that were
-//! torn: the committed offset says what is done.
+//! messages, `rows` is their number, and the body begins with a table of them ([`table`]). A large message may be packed ([`packed`]). Marks are
+//! not used, but for records that were torn: the committed offset says what is done.
 //!
 //! Owner of [`Log`]: one thread. Guarantees after a crash at any time:
 //!
@@ -26,6 +26,7 @@
 mod cursor;
 mod offsets;
 mod opening;
+pub mod packed;
 mod sealed;
 pub mod table;
 mod view;
@@ -37,9 +38,9 @@ pub use offsets::{Committed, METADATA_BYTES_MAX, Offsets, OffsetsFound};
 pub use opening::{LogFound, LogOpenError, LogOptions, has_uncommitted};
 pub use view::LogView;
 pub use volume_id::{VOLUME_ID_FILE, VolumeIdError, volume_id};
-pub use writer::{Appended, Log, LogError};
+pub use writer::{Appended, Log, LogError, Payload};
 
-/// Messages of an append. Chosen: more requests than a server has under way; the table of a record has 32 KiB.
+/// Messages of an append. Chosen: more requests than a server has under way; the table of a record has 48 KiB.
 pub const RECORD_MESSAGES_MAX: usize = 4_096;
 
 /// Segments of a log. Chosen: 4 million small records, which are 5.8 hours of 200 a second; 1 MiB of memory. With larger records, bytes are the
@@ -52,6 +53,9 @@ pub(crate) const DOUBT_STEP: i64 = 1 << 32;
 
 /// In place of the fingerprint of columns, so that a log's record is never taken for a block.
 pub(crate) const LOG_COLUMNS: u64 = u64::from_le_bytes(*b"slucelog");
+
+/// The same for a record that has packed messages: its table has longer entries.
+pub(crate) const LOG_COLUMNS_PACKED: u64 = u64::from_le_bytes(*b"slucelz4");
 
 /// Offsets of messages that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

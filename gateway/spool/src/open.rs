@@ -4,7 +4,7 @@
 use crate::{
     failure::Failure,
     files::{Fatal, FileAt, Files},
-    format::{Kind, VERSION, name, parse_name},
+    format::{Kind, VERSION_PACKED, name, parse_name},
     queue::{Options, Queue},
     recover::{Durable, FoundSegment, Partitions, Recovery, Verdict},
     recovered::{Recovered, SetAside},
@@ -23,7 +23,7 @@ pub enum OpenError {
     Fatal(#[from] Fatal),
     /// A newer program wrote the segment.
     #[error(
-        "{file} on the queue volume has format version {version}; this program reads up to {VERSION}: use a newer image"
+        "{file} on the queue volume has format version {version}; this program reads up to {VERSION_PACKED}: use a newer image"
     )]
     Newer { file: String, version: u32 },
     /// Two files have the same segment number.

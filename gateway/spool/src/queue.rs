@@ -36,6 +36,7 @@ use crate::{
     files::{Fatal, Files, is_short},
     format::{
         RECORD_HEADER_BYTES, RECORDS_AT, SEGMENT_BYTES_MIN, SEGMENTS_MAX, TOKEN_BYTES_MAX, TOPIC_BYTES_MAX,
+        VERSION,
     },
     record::{BlockHead, RecordHeader},
     recover::Partitions,
@@ -49,6 +50,8 @@ use std::{collections::BTreeMap, sync::Arc};
 pub struct Options {
     /// Of the pipeline: segments with another identity are not changed.
     pub identity: u64,
+    /// Of the segments that it creates.
+    pub version: u32,
     /// Maximum bytes of all its files.
     pub bytes_max: u64,
     /// Maximum bytes of a segment, except for a single larger block.
@@ -70,7 +73,7 @@ impl Options {
         let large = bytes_max.checked_div(half).unwrap_or(0);
         let small = (bytes_max >> 3).max(RECORDS_AT.saturating_mul(2));
         let segment_bytes = SEGMENT_BYTES_MIN.min(small).max(large);
-        Self { identity, bytes_max, segment_bytes, relied_on, reads_all: true }
+        Self { identity, version: VERSION, bytes_max, segment_bytes, relied_on, reads_all: true }
     }
 }
 

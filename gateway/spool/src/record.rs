@@ -6,7 +6,7 @@
 use crate::format::METADATA_BYTES_MAX;
 use crate::format::{
     Fill, MARK_BYTES, RECORD_HEADER_BYTES, RECORD_MAGIC, REVISION, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC,
-    TOKEN_BYTES_MAX, TOPIC_BYTES_MAX, Take, VERSION,
+    TOKEN_BYTES_MAX, TOPIC_BYTES_MAX, Take,
 };
 use std::sync::Arc;
 
@@ -255,8 +255,8 @@ pub struct SegmentHeader {
 
 impl SegmentHeader {
     /// The header of a new segment.
-    pub fn new(identity: u64, sequence: u64, relied_on: bool) -> Self {
-        Self { version: VERSION, revision: REVISION, identity, sequence, relied_on: Some(relied_on) }
+    pub fn new(version: u32, identity: u64, sequence: u64, relied_on: bool) -> Self {
+        Self { version, revision: REVISION, identity, sequence, relied_on: Some(relied_on) }
     }
 
     /// The bytes.

@@ -27,7 +27,7 @@ use crate::{
     files::{Fatal, FileAt, is_short},
     format::{
         Kind, MARK_BYTES, MARKS_AT, MARKS_BYTES, MARKS_PER_BLOCK, RECORD_HEADER_BYTES, RECORD_MAGIC,
-        RECORDS_AT, SEAL_AT, SEGMENT_BLOCKS_MAX, SEGMENT_HEADER_BYTES, VERSION, name,
+        RECORDS_AT, SEAL_AT, SEGMENT_BLOCKS_MAX, SEGMENT_HEADER_BYTES, is_read, name,
     },
     log::DOUBT_STEP,
     record::{Mark, MarkKind, Place, RecordHeader, SegmentHeader},
@@ -150,7 +150,7 @@ impl<F: FileAt> FoundSegment<F> {
         let is_there = self.read(&mut header_bytes, 0);
         let header = SegmentHeader::decode(&header_bytes).filter(|_| is_there);
         match header {
-            Some(header) if header.version != VERSION => return Ok(Verdict::Newer(header.version)),
+            Some(header) if !is_read(header.version) => return Ok(Verdict::Newer(header.version)),
             Some(header) if (header.identity, header.sequence) != (self.identity, self.sequence) => {
                 return Ok(Verdict::Foreign);
             }

@@ -79,7 +79,7 @@ impl<F: FileAt> Segment<F> {
             Err(error) if is_full(&error) => return Err(WriteError::Full),
             Err(error) => return Err(Fatal::of("create", &draft)(error).into()),
         };
-        let header = SegmentHeader::new(options.identity, sequence, options.relied_on);
+        let header = SegmentHeader::new(options.version, options.identity, sequence, options.relied_on);
         if let Err(error) = write_fixed_part(&file, header) {
             if !is_full(&error) {
                 return Err(Fatal::of("write", &draft)(error).into());

@@ -23,7 +23,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use sluice_otlp_server::BytePermit;
 use sluice_spool::{
     Directory, Fatal,
-    log::{Log, LogError, RECORD_MESSAGES_MAX},
+    log::{Log, LogError, Payload, RECORD_MESSAGES_MAX},
 };
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -47,8 +47,10 @@ const REMOVE_INTERVAL: Duration = Duration::from_millis(200);
 /// A request on its way into a log.
 #[derive(Debug)]
 pub struct Append {
-    /// The request as protobuf.
+    /// The request as protobuf, or that packed.
     pub message: Bytes,
+    /// If it is packed, the bytes that it had before.
+    pub raw_bytes: Option<u32>,
     pub spans: u64,
     /// Its memory, held until the answer.
     pub permit: BytePermit,
@@ -177,7 +179,10 @@ impl Appender {
     /// Appends a record to the log with the fewest bytes, of those that can be read and may begin a segment. If there is no room, what is committed is
     /// removed first. Returns the log's place.
     fn append(&mut self, record: &[Append]) -> Result<usize, LogError> {
-        let messages: Vec<&[u8]> = record.iter().map(|append| &append.message[..]).collect();
+        let messages: Vec<Payload<'_>> = record
+            .iter()
+            .map(|append| Payload { bytes: &append.message, raw_bytes: append.raw_bytes })
+            .collect();
         let logs = self.logs[..self.accepting].iter().enumerate();
         let rank = |place: usize, log: &Log<Directory>| {
             (!self.keeper.is_readable(place), !log.may_begin_segment(), log.file_bytes())
@@ -185,14 +190,14 @@ impl Appender {
         let emptiest = logs.min_by_key(|(place, log)| rank(*place, log));
         let (place, _) = emptiest.expect("the config says at least one log");
         let room = self.room();
-        match self.logs[place].append(&messages, now_ms(), room) {
+        match self.logs[place].append_payloads(&messages, now_ms(), room) {
             Err(LogError::Full(_)) if self.has_committed() => {
                 for (place, log) in self.logs.iter_mut().enumerate() {
                     log.compact(self.keeper.committed(place))?;
                     log.sync()?;
                 }
                 let room = self.room();
-                self.logs[place].append(&messages, now_ms(), room)?;
+                self.logs[place].append_payloads(&messages, now_ms(), room)?;
             }
             appended => {
                 appended?;
@@ -239,7 +244,9 @@ impl Appender {
         let metrics = &self.metrics.requests;
         metrics.stored.inc();
         metrics.spans.inc_by(append.spans);
-        metrics.bytes.inc_by(append.message.len() as u64);
+        let stored = append.message.len() as u64;
+        metrics.bytes.inc_by(append.raw_bytes.map_or(stored, u64::from));
+        metrics.stored_bytes.inc_by(stored);
         metrics.store_seconds.observe(append.begun.elapsed().as_secs_f64());
     }
 

@@ -107,6 +107,7 @@ impl Requests {
         let append = Append {
             permit: self.permits.try_take(message.len()).unwrap(),
             message: message.into(),
+            raw_bytes: None,
             spans: 1,
             entered: self.gate.enter().unwrap(),
             begun: Instant::now(),

@@ -1,4 +1,4 @@
-//! The threads that check requests: the walk reads every field, and JSON becomes protobuf.
+//! The threads that check requests: the walk reads every field, JSON becomes protobuf, and a large request is packed.
 //!
 //! A request waits in a queue of [`CHECKS_MAX`] until a thread takes it; it holds its permit meanwhile. A request that passes goes on to the
 //! appender, which answers it.
@@ -6,6 +6,7 @@
 use crate::source::{
     appender::{Append, Unstored},
     gate::Entered,
+    packing::Packer,
 };
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -46,6 +47,7 @@ pub fn start(
 }
 
 fn run(checks: &Receiver<Check>, message_bytes_max: usize, appends: &Sender<Append>) {
+    let mut packer = Packer::default();
     while let Ok(check) = checks.recv() {
         if check.answer.is_closed() {
             // The client has gone, or has another answer already.
@@ -57,9 +59,10 @@ fn run(checks: &Receiver<Check>, message_bytes_max: usize, appends: &Sender<Appe
             // Nothing is to be stored.
             Ok((_, 0)) => Ok(()),
             Ok((message, spans)) => {
+                let (message, raw_bytes) = packer.pack(message);
                 // Others need the memory while this one waits for the disk.
                 permit.shrink_to(message.len());
-                let append = Append { message, spans, permit, entered, begun, answer };
+                let append = Append { message, raw_bytes, spans, permit, entered, begun, answer };
                 match appends.try_send(append) {
                     Ok(()) => continue,
                     Err(TrySendError::Full(append)) => {

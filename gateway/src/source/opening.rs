@@ -213,7 +213,8 @@ pub fn open(config: &GatewayConfig, otlp: &OtlpSource, volume_bytes: u64) -> any
     let next = numbers.last().map_or(0, |last| last.saturating_add(1));
     let mut found = FoundLogs { is_damaged: left.is_damaged, ..FoundLogs::default() };
     let share = log_bytes_max / u64::from(wanted.max(1));
-    let options = |number| LogOptions::new(identity, number, TOPIC, share);
+    let options =
+        |number| LogOptions { takes_packed: true, ..LogOptions::new(identity, number, TOPIC, share) };
     for number in numbers {
         found.open(path, options(number))?;
     }
@@ -221,6 +222,7 @@ pub fn open(config: &GatewayConfig, otlp: &OtlpSource, volume_bytes: u64) -> any
         // Requests are accepted all the same.
         found.open(path, options(next))?;
     }
+    // Letters may stay for long: an earlier image reads their log.
     let letters =
         found.open_letters(path, LogOptions::new(identity, LETTERS_NUMBER, LETTERS, letter_bytes))?;
     let FoundLogs { logs, writers, unreadable, unreadable_bytes, is_damaged } = found;

@@ -103,6 +103,7 @@ impl World {
             number: 0,
             topic: "otlp".into(),
             segment_bytes: RECORDS_AT + (4 << 10),
+            takes_packed: false,
         };
         let (log, offsets, found) = match Log::open(self.disk.clone(), options) {
             Ok(opened) => opened,

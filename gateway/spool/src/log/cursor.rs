@@ -4,14 +4,15 @@
 //! returned. What cannot be read is reported with its offsets once its file is durably marked as damaged, and reading goes on behind it. Offsets of
 //! appends that an earlier run did not finish are passed over, also if the disk has some of their records, and so are those that no message has.
 //!
-//! Limits: one message in memory, the table of one record (32 KiB), and a buffer while it searches behind damage.
+//! Limits: one message in memory, a piece of it while it is unpacked, the table of one record (48 KiB), and a buffer while it searches behind
+//! damage.
 
 use crate::{
     body::{Body, BodyError},
     files::{Fatal, FileAt, Files, is_short},
     format::{Kind, RECORD_HEADER_BYTES, RECORDS_AT},
     log::{
-        LostMessages,
+        LostMessages, packed,
         table::{self, TableEntry},
         view::{LogView, SegmentPlace},
     },
@@ -126,19 +127,16 @@ impl<F: Files> Cursor<F> {
             return Ok(None);
         };
         let (offset, appended_ms) = (self.position, record.appended_ms);
-        let mut payload = vec![0; usize::try_from(entry.bytes).unwrap_or(usize::MAX)];
-        let read = segment.file.read_exact_at(&mut payload, record.at);
+        let read = payload(&*segment.file, record.at, &entry);
         record.index = record.index.saturating_add(1);
         record.at = record.at.saturating_add(u64::from(entry.bytes));
         match read {
             Err(error) if !is_short(&error) => Err(Fatal::of_read("read", &segment.place.file_name())(error)),
             read => {
                 self.position = self.position.saturating_add(1);
-                let is_whole = read.is_ok() && crc32c::crc32c(&payload) == entry.crc;
-                Ok(Some(if is_whole {
-                    Read::Message(Message { offset, appended_ms, payload })
-                } else {
-                    Read::Lost(LostMessages { first: offset, next: self.position, is_exact: true })
+                Ok(Some(match read.ok().flatten() {
+                    Some(payload) => Read::Message(Message { offset, appended_ms, payload }),
+                    None => Read::Lost(LostMessages { first: offset, next: self.position, is_exact: true }),
                 }))
             }
         }
@@ -204,7 +202,7 @@ impl<F: Files> Cursor<F> {
             Err(BodyError::Failed(fatal)) => return Err(fatal),
         }
         let messages = header.body_bytes.saturating_sub(u64::from(header.head.metadata_bytes));
-        Ok(table::decode(&table, count, messages))
+        Ok(table::decode(&table, header.head.columns, count, messages))
     }
 
     /// Opens the segment with the next offset. Returns offsets that no segment has.
@@ -231,6 +229,16 @@ impl<F: Files> Cursor<F> {
         self.position = next;
         Some(LostMessages { first, next, is_exact: false })
     }
+}
+
+/// The message of an entry; `None` if it is not what was written.
+fn payload<F: FileAt>(file: &F, at: u64, entry: &TableEntry) -> std::io::Result<Option<Vec<u8>>> {
+    if let Some(raw_bytes) = entry.raw_bytes {
+        return packed::read(file, at, entry, raw_bytes);
+    }
+    let mut payload = vec![0; usize::try_from(entry.bytes).unwrap_or(usize::MAX)];
+    file.read_exact_at(&mut payload, at)?;
+    Ok((crc32c::crc32c(&payload) == entry.crc).then_some(payload))
 }
 
 /// A segment as recovery reads it.

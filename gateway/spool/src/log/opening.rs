@@ -14,7 +14,7 @@
 use crate::{
     entry::{Entry, State},
     files::{Fatal, FileAt, Files},
-    format::{Kind, SEGMENT_BLOCKS_MAX, SEGMENT_BYTES_MIN, name, parse_name},
+    format::{Kind, SEGMENT_BLOCKS_MAX, SEGMENT_BYTES_MIN, VERSION, VERSION_PACKED, name, parse_name},
     log::{
         DOUBT_STEP, LostMessages, RECORD_MESSAGES_MAX,
         offsets::{FoundOffsets, Offsets, OffsetsError, OffsetsFound, Owner},
@@ -49,19 +49,22 @@ pub struct LogOptions {
     pub topic: Arc<str>,
     /// Maximum bytes of a segment, except for a single larger record.
     pub segment_bytes: u64,
+    /// Whether it takes packed messages. Programs that do not know these refuse its new segments.
+    pub takes_packed: bool,
 }
 
 impl LogOptions {
-    /// Options for a log that may have this many bytes of the volume.
+    /// Options for a log that may have this many bytes of the volume, and takes no packed messages.
     pub fn new(identity: u64, number: u32, topic: &str, bytes_max: u64) -> Self {
         let segment_bytes = Options::new(identity, bytes_max, true).segment_bytes.min(SEGMENT_BYTES_MIN);
-        Self { identity, number, topic: topic.into(), segment_bytes }
+        Self { identity, number, topic: topic.into(), segment_bytes, takes_packed: false }
     }
 
     pub(super) fn of_segments(&self) -> Options {
         let (identity, segment_bytes) = (self.identity, self.segment_bytes);
+        let version = if self.takes_packed { VERSION_PACKED } else { VERSION };
         // The caller of an append says how many bytes there may be.
-        Options { identity, bytes_max: u64::MAX, segment_bytes, relied_on: true, reads_all: false }
+        Options { identity, version, bytes_max: u64::MAX, segment_bytes, relied_on: true, reads_all: false }
     }
 }
 

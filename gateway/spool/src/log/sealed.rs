@@ -13,7 +13,7 @@ use crate::{
     files::{Fatal, FileAt, Files, is_short},
     format::{
         Kind, MARK_BYTES, MARKS_AT, MARKS_BYTES, RECORD_HEADER_BYTES, RECORDS_AT, SEAL_AT,
-        SEGMENT_BLOCKS_MAX, VERSION, name,
+        SEGMENT_BLOCKS_MAX, is_read, name,
     },
     record::{Mark, MarkKind, Place, RecordHeader, SegmentHeader},
 };
@@ -86,7 +86,7 @@ fn look<F: Files>(
 fn decode(look: &[u8], (sequence, identity): (u64, u64), bytes: u64) -> Option<Sealed> {
     let place = |at: u64| usize::try_from(at).ok();
     let header = SegmentHeader::decode(look.first_chunk()?)?;
-    let is_ours = (header.version, header.identity, header.sequence) == (VERSION, identity, sequence);
+    let is_ours = is_read(header.version) && (header.identity, header.sequence) == (identity, sequence);
     let seal = look.get(place(SEAL_AT)?..)?.get(..MARK_BYTES)?;
     let Place::Set(seal) = Mark::decode(seal, MarkKind::Seal, sequence) else { return None };
     let is_whole = seal.value == bytes && (1..=SEGMENT_BLOCKS_MAX).contains(&seal.number);

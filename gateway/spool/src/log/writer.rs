@@ -11,7 +11,7 @@ use crate::{
     files::{Fatal, Files},
     format::{BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORDS_AT},
     log::{
-        LOG_COLUMNS, LOG_SEGMENTS_MAX, RECORD_MESSAGES_MAX,
+        LOG_SEGMENTS_MAX, RECORD_MESSAGES_MAX,
         opening::LogOptions,
         table::{self, TableEntry},
         view::{LogView, SegmentPlace},
@@ -29,6 +29,21 @@ pub struct Appended {
     pub first: i64,
     /// One past that of the last.
     pub next: i64,
+}
+
+/// A message on its way into a log.
+#[derive(Debug, Clone, Copy)]
+pub struct Payload<'a> {
+    /// What is stored.
+    pub bytes: &'a [u8],
+    /// If these are the message [packed](super::packed), the bytes that it had before.
+    pub raw_bytes: Option<u32>,
+}
+
+impl<'a> From<&'a [u8]> for Payload<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, raw_bytes: None }
+    }
 }
 
 /// Why messages were not appended.
@@ -155,6 +170,22 @@ impl<F: Files> Log<F> {
     /// Appends messages as one record. They are durable, and can be read, after the next [`Log::sync`]. `room` is how many bytes the log's
     /// files may grow.
     pub fn append(&mut self, messages: &[&[u8]], now_ms: u64, room: u64) -> Result<Appended, LogError> {
+        let payloads: Vec<Payload<'_>> = messages.iter().map(|message| Payload::from(*message)).collect();
+        self.append_payloads(&payloads, now_ms, room)
+    }
+
+    /// The same of messages that may be packed.
+    ///
+    /// # Panics
+    /// If one is packed, and the log takes none.
+    pub fn append_payloads(
+        &mut self,
+        messages: &[Payload<'_>],
+        now_ms: u64,
+        room: u64,
+    ) -> Result<Appended, LogError> {
+        let has_packed = messages.iter().any(|message| message.raw_bytes.is_some());
+        assert!(self.options.takes_packed || !has_packed, "packed messages are for logs that take them");
         self.failure.check("the log")?;
         let outcome = self.append_unguarded(messages, now_ms, room);
         if let Err(LogError::Fatal(fatal)) = &outcome {
@@ -163,12 +194,17 @@ impl<F: Files> Log<F> {
         outcome
     }
 
-    fn append_unguarded(&mut self, messages: &[&[u8]], now_ms: u64, room: u64) -> Result<Appended, LogError> {
-        let bytes = messages.iter().fold(0_u64, |sum, message| sum.saturating_add(message.len() as u64));
+    fn append_unguarded(
+        &mut self,
+        messages: &[Payload<'_>],
+        now_ms: u64,
+        room: u64,
+    ) -> Result<Appended, LogError> {
+        let pieces = messages.iter().map(|message| message.bytes);
+        let bytes = pieces.clone().fold(0_u64, |sum, piece| sum.saturating_add(piece.len() as u64));
         let unfit = || LogError::Unfit { messages: messages.len(), bytes };
-        let entries: Option<Vec<TableEntry>> =
-            messages.iter().map(|message| TableEntry::of(message)).collect();
-        let table = table::encode(&entries.ok_or_else(unfit)?);
+        let entries: Option<Vec<TableEntry>> = messages.iter().map(TableEntry::of).collect();
+        let (table, columns) = table::encode(&entries.ok_or_else(unfit)?);
         let body_bytes = bytes.saturating_add(table.len() as u64);
         let count = i64::try_from(messages.len()).map_err(|_| unfit())?;
         if messages.is_empty() || messages.len() > RECORD_MESSAGES_MAX || body_bytes > BODY_BYTES_MAX {
@@ -184,18 +220,18 @@ impl<F: Files> Log<F> {
             next,
             token: Box::default(),
             rows: messages.len() as u64,
-            raw_bytes: bytes,
+            raw_bytes: messages.iter().fold(0_u64, |sum, message| sum.saturating_add(raw_bytes(message))),
             span_end_nanos_max: 0,
             first_sent_ms: None,
             routing_epoch: None,
             destination: None,
-            columns: LOG_COLUMNS,
+            columns,
             metadata_bytes: u32::try_from(table.len()).map_err(|_| unfit())?,
         };
         let stamp = Stamp { identity: self.options.identity, now_ms, partition: self.partition.clone() };
         let mut body = Vec::with_capacity(messages.len().saturating_add(1));
         body.push(table.as_slice());
-        body.extend_from_slice(messages);
+        body.extend(pieces);
         let open = self.open.as_mut().expect("there is a segment with room");
         open.segment.append(&head, &body, stamp)?;
         self.next = next;
@@ -321,4 +357,9 @@ impl<F: Files> Log<F> {
         let outcome = act(self);
         self.failure.keep(outcome)
     }
+}
+
+/// Bytes of a message before it was packed.
+fn raw_bytes(message: &Payload<'_>) -> u64 {
+    message.raw_bytes.map_or(message.bytes.len() as u64, u64::from)
 }

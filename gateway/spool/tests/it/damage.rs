@@ -280,13 +280,13 @@ fn a_segment_of_another_queue_is_kept_and_not_used() {
 #[test]
 fn a_segment_of_a_newer_program_is_not_touched() {
     let (_, mut content) = segment(true);
-    content[8] = 2;
+    content[8] = 3;
     let sum = crc32c::crc32c(&content[..60]).to_le_bytes();
     content[60..64].copy_from_slice(&sum);
     let disk = ModelDisk::new(1);
     disk.put(FILE, &content);
     let error = Queue::open(disk.clone(), options(4)).unwrap_err();
-    assert!(matches!(&error, OpenError::Newer { version: 2, .. }), "{error}");
+    assert!(matches!(&error, OpenError::Newer { version: 3, .. }), "{error}");
     assert_eq!((disk.file_names(), disk.content(FILE)), (vec![FILE.to_owned()], content));
 }
 

@@ -11,7 +11,13 @@ use std::collections::BTreeMap;
 pub const IDENTITY: u64 = 0x51;
 
 pub fn options() -> LogOptions {
-    LogOptions { identity: IDENTITY, number: 3, topic: "otlp".into(), segment_bytes: RECORDS_AT + (12 << 10) }
+    LogOptions {
+        identity: IDENTITY,
+        number: 3,
+        topic: "otlp".into(),
+        segment_bytes: RECORDS_AT + (12 << 10),
+        takes_packed: false,
+    }
 }
 
 /// An open log.

@@ -11,6 +11,7 @@ mod log_damage;
 mod log_faults;
 mod log_in_doubt;
 mod log_model;
+mod log_packed;
 mod log_sealed;
 mod model_disk;
 mod naive;

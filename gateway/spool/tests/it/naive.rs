@@ -2,7 +2,8 @@
 
 use crate::model_disk::ModelDisk;
 use sluice_spool::{
-    AppendError, BlockHead, BlockId, Body, Fatal, FileAt, Options, Queue, Recovered, Sent, format::RECORDS_AT,
+    AppendError, BlockHead, BlockId, Body, Fatal, FileAt, Options, Queue, Recovered, Sent,
+    format::{RECORDS_AT, VERSION},
 };
 
 pub const IDENTITY: u64 = 0x51;
@@ -54,7 +55,14 @@ pub struct Naive {
 pub fn options(segments: u64) -> Options {
     let segment_bytes = RECORDS_AT + (12 << 10);
     let bytes_max = segments * segment_bytes;
-    Options { identity: IDENTITY, bytes_max, segment_bytes, relied_on: false, reads_all: true }
+    Options {
+        identity: IDENTITY,
+        version: VERSION,
+        bytes_max,
+        segment_bytes,
+        relied_on: false,
+        reads_all: true,
+    }
 }
 
 pub fn open(disk: &ModelDisk, segments: u64) -> (Queue<ModelDisk>, Recovered) {

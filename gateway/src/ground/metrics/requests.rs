@@ -56,8 +56,10 @@ pub struct RequestMetrics {
     refused: IntCounterVec,
     /// Spans of stored requests.
     pub spans: IntCounter,
-    /// Bytes of stored requests as they are in the log.
+    /// Bytes of stored requests as protobuf.
     pub bytes: IntCounter,
+    /// Bytes that they take in the logs, without headers.
+    pub stored_bytes: IntCounter,
     /// Seconds from a request's last byte until it is durable.
     pub store_seconds: Histogram,
     /// Seconds of a sync.
@@ -91,6 +93,10 @@ impl RequestMetrics {
             bytes: make.counter(
                 "otlp_request_bytes_total",
                 "Bytes of these requests, as protobuf without compression.",
+            ),
+            stored_bytes: make.counter(
+                "otlp_request_stored_bytes_total",
+                "Bytes of these requests in the logs: large ones are compressed.",
             ),
             store_seconds: make.seconds(
                 "otlp_store_seconds",
