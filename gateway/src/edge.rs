@@ -14,7 +14,6 @@
 //! | [`run`] | builds the parts, and starts the threads |
 //! | [`serving`] | the OTLP server |
 //! | [`acceptor`] | a request from its body to its answer |
-//! | [`tenants`] | what each tenant may send |
 //! | [`splitting`] | the threads that make messages of requests |
 //! | [`metrics`] | all metrics, created once |
 //! | [`status`] | probes and metrics over HTTP |
@@ -27,4 +26,3 @@ pub mod run;
 pub mod serving;
 pub mod splitting;
 pub mod status;
-pub mod tenants;

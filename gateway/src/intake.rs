@@ -4,6 +4,7 @@
 //! | file | is |
 //! | --- | --- |
 //! | [`serving`] | the OTLP server: its config, its limits and what it logs |
+//! | [`tenants`] | what each tenant may send |
 //! | [`json`] | memory to rewrite a request in JSON |
 //! | [`in_flight`] | counts requests under way |
 //! | [`ending`] | stops the server in order |
@@ -12,3 +13,4 @@ pub mod ending;
 pub mod in_flight;
 pub mod json;
 pub mod serving;
+pub mod tenants;

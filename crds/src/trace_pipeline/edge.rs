@@ -218,7 +218,7 @@ pub struct EdgeAuthentication {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.spansPerSecond) || has(self.bytesPerSecond)")
-        .message("edge.tenants has spansPerSecond, bytesPerSecond or both: set one, or remove tenants")
+        .message("tenants has spansPerSecond, bytesPerSecond or both: set one, or remove tenants")
 )]
 pub struct EdgeTenants {
     /// The header (gRPC: the metadata key) with the tenant's name, in lower case, such as x-scope-orgid.
@@ -226,7 +226,7 @@ pub struct EdgeTenants {
     #[x_kube(validation = Rule::new(
         "self.matches('^[a-z0-9._-]+$') && !self.startsWith('grpc-') && !self.endsWith('-bin') \
          && !(self in ['authorization', 'content-type', 'content-length', 'content-encoding'])")
-        .message("header of edge.tenants is the name of a header in lower case, such as x-scope-orgid; not authorization, content-type, \
+        .message("header of tenants is the name of a header in lower case, such as x-scope-orgid; not authorization, content-type, \
                   content-length, content-encoding, and none that begins with grpc- or ends with -bin"))]
     pub header: String,
 

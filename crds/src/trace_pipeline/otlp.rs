@@ -2,7 +2,7 @@
 
 use crate::trace_pipeline::{
     client_rules,
-    edge::{Edge, EdgeAuthentication, EdgeGrpc, EdgeHttp, EdgeService, EdgeTls},
+    edge::{Edge, EdgeAuthentication, EdgeGrpc, EdgeHttp, EdgeService, EdgeTenants, EdgeTls},
 };
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,10 @@ pub struct OtlpSource {
     #[schemars(length(max = 16))]
     #[x_kube(validation = client_rules::connection_age())]
     pub connection_age_max: String,
+
+    /// What each tenant may send to one gateway. When it is not set, no tenant has a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<EdgeTenants>,
 
     /// Number of logs on each queue volume, 1 to 32; a worker reads a log. When it is not set, one for each worker. With a smaller number,
     /// the logs beyond it are read until they are empty.

@@ -2,7 +2,7 @@
 //!
 //! | part | bytes | why |
 //! | --- | --- | --- |
-//! | base | [`BASE_BYTES`] | program, thread stacks, runtime, Kafka metadata, metrics |
+//! | base | [`BASE_BYTES`] | program, thread stacks, runtime, Kafka metadata, metrics, tenants |
 //! | spool | [`SPOOL_BYTES`] + concurrency × [`SPOOL_PIECES`] × [`SPOOL_PIECE_BYTES`] | the index of blocks on the queue volume, and their bytes on the way to an insert |
 //! | kafka | (active partitions + 2 × workers) × record batch + an answer | librdkafka decompresses whole batches: [`kafka_bytes`] |
 //! | rows | row buffers × [`ROW_BUFFER_BYTES`] | each open block holds rows that are not compressed yet: [`row_buffers`] |

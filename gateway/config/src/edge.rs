@@ -219,7 +219,7 @@ impl EdgeConfig {
         check_ports(&[(at_admin.0, admin), (at_grpc.0, grpc), (at_http.0, http)], &mut found);
         self.listen.check("", &mut found);
         self.limits.check("", &mut found);
-        self.tenants.iter().for_each(|tenants| tenants.check(&mut found));
+        self.tenants.iter().for_each(|tenants| tenants.check("", &mut found));
         self.kafka.check(&mut found);
         self.check_process(&mut found);
         match admin {
@@ -292,22 +292,23 @@ impl EdgeListen {
 }
 
 impl Tenants {
-    fn check(&self, found: &mut Violations) {
-        found.add_if(!is_header(&self.header), "tenants.header", || {
+    /// Checks every rule; `prefix` is what comes before `tenants` in the path of the field.
+    pub(crate) fn check(&self, prefix: &str, found: &mut Violations) {
+        let at = |field: &str| format!("{prefix}tenants{field}");
+        found.add_if(!is_header(&self.header), &at(".header"), || {
             format!(
                 "{:?} is not the name of a header: 1 to {HEADER_BYTES_MAX} of a-z, 0-9, '-', '_' and '.', and not one of {}",
                 self.header,
                 HEADERS_OWNED.join(", ")
             )
         });
-        found.add_if(self.spans_per_second.is_none() && self.bytes_per_second.is_none(), "tenants", || {
+        found.add_if(self.spans_per_second.is_none() && self.bytes_per_second.is_none(), &at(""), || {
             "has neither spansPerSecond nor bytesPerSecond: set one of them, or leave tenants out".into()
         });
-        found.add_if(self.spans_per_second == Some(0), "tenants.spansPerSecond", || {
-            "must be at least 1".into()
-        });
+        found
+            .add_if(self.spans_per_second == Some(0), &at(".spansPerSecond"), || "must be at least 1".into());
         let is_small = self.bytes_per_second.is_some_and(|bytes| bytes < ByteSize::kib(1));
-        found.add_if(is_small, "tenants.bytesPerSecond", || "must be at least 1KiB".into());
+        found.add_if(is_small, &at(".bytesPerSecond"), || "must be at least 1KiB".into());
     }
 }
 

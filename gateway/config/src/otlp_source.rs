@@ -6,7 +6,7 @@ use crate::{
     ByteSize, Commit, Format, GatewayConfig, QueueMode,
     checked::in_range,
     client_limits::OtlpLimits,
-    edge::{EdgeListen, address, check_ports},
+    edge::{EdgeListen, Tenants, address, check_ports},
     gateway_config::QUEUE_BYTES_MIN,
     violation::Violations,
 };
@@ -29,6 +29,9 @@ pub struct OtlpSource {
     /// What a request and a connection may have.
     #[serde(default)]
     pub limits: OtlpLimits,
+    /// What each tenant may send; absent means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<Tenants>,
     /// Number of logs on the volume, 1 to [`LOGS_MAX`]; a worker reads a log, and a log goes to one shard. Absent means one for each worker, and as many for
     /// each shard. Logs that the volume has
     /// beyond this number are read until they are empty.
@@ -98,6 +101,7 @@ impl GatewayConfig {
         let at = |field: &str| format!("source.otlp.{field}");
         otlp.listen.check("source.otlp.", found);
         otlp.limits.check("source.otlp.", found);
+        otlp.tenants.iter().for_each(|tenants| tenants.check("source.otlp.", found));
         if let Some(logs) = otlp.logs {
             in_range(found, &at("logs"), logs, 1, LOGS_MAX);
         }
@@ -220,6 +224,8 @@ mod tests {
                 "source.otlp.logs",
             ),
             (listen, with("deadLetterBytesMax: 1MiB"), "source.otlp.deadLetterBytesMax"),
+            (listen, with("tenants: {header: x-tenant}"), "source.otlp.tenants"),
+            (listen, with("tenants: {header: A, spansPerSecond: 1}"), "source.otlp.tenants.header"),
             (listen, with("limits: {requestBytesMax: 1KiB}"), "source.otlp.limits.requestBytesMax"),
             (listen, with("limits: {decompressedBytesMax: 1MiB}"), "source.otlp.limits.decompressedBytesMax"),
             (listen, with("limits: {connectionAgeMax: 1s}"), "source.otlp.limits.connectionAgeMax"),

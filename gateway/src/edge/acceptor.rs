@@ -15,19 +15,19 @@ use crate::{
     edge::{
         metrics::{EdgeMetrics, Refusal},
         splitting::{Job, Refused, Sent, Terms},
-        tenants::{Measure, OverLimit, Tenants},
     },
     intake::{
         in_flight::InFlight,
         json::{self, NoRoom},
         serving::{BUSY_AFTER, NOT_STORED_AFTER},
+        tenants::{Measure, OverLimit, SharedTenants},
     },
 };
 use crossbeam_channel::{Sender, TrySendError};
 use sluice_kafka::producer::{NotStored, Producer};
 use sluice_otlp_server::{Encoding, Request};
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
@@ -61,7 +61,7 @@ pub enum Untaken {
 pub struct Edge {
     pub producer: Producer,
     pub jobs: Sender<Job>,
-    pub tenants: Mutex<Tenants>,
+    pub tenants: SharedTenants,
     pub metrics: Arc<EdgeMetrics>,
     /// How long a request may take, from its whole body to its answer.
     pub timeout: Duration,
@@ -95,7 +95,7 @@ impl Edge {
                 .map_err(|no_room| self.no_room(no_room))?;
         }
         let sent = self.split(request, Terms { partitions, deadline }).await?;
-        self.tenants().count_spans(&tenant, sent.spans);
+        self.tenants.count_spans(&tenant, sent.spans);
         self.metrics.split_seconds.observe(begun.elapsed().as_secs_f64());
         let Sent { receipt, permit: _permit, spans, spans_too_large, messages, made_bytes, .. } = sent;
         let Ok(stored) = timeout_at(deadline, receipt).await else {
@@ -115,12 +115,8 @@ impl Edge {
         })
     }
 
-    fn tenants(&self) -> std::sync::MutexGuard<'_, Tenants> {
-        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn admit(&self, tenant: &str, bytes: u64, now: Instant) -> Result<(), Untaken> {
-        let admitted = self.tenants().admit(tenant, bytes, now);
+        let admitted = self.tenants.admit(tenant, bytes, now);
         admitted.map_err(|over| {
             self.metrics.refuse(match over.measure {
                 Measure::Spans => Refusal::TenantSpans,

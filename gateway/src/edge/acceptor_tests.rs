@@ -1,9 +1,9 @@
 //! Requests in front of librdkafka's mock cluster, which can be away on demand.
 
 use super::*;
-use crate::edge::{
-    splitting::{self, SplittingDeps, key},
-    tenants::TenantRates,
+use crate::{
+    edge::splitting::{self, SplittingDeps, key},
+    intake::tenants::TenantRates,
 };
 use bytes::Bytes;
 use rdkafka::{
@@ -54,7 +54,7 @@ impl Scene {
         let edge = Edge {
             producer,
             jobs,
-            tenants: Mutex::new(Tenants::new(rates, 10)),
+            tenants: SharedTenants::new(rates),
             metrics: EdgeMetrics::new(&[]),
             timeout: timeout + Duration::from_secs(2),
             json_bytes_max: 1 << 20,

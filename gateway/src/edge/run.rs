@@ -11,27 +11,24 @@ use crate::{
         serving,
         splitting::{self, SplittingDeps},
         status::{self, Status},
-        tenants::{TenantRates, Tenants},
     },
     intake::{
         ending::{self, ANSWER_TIMEOUT, Ending, MESSAGE_TIMEOUT, Serving},
         json,
         serving::shown,
+        tenants::{SharedTenants, TenantRates},
     },
 };
 use anyhow::Context as _;
 use sluice_gateway_config::{ByteSize, CheckedEdgeConfig, EdgeConfig, edge_budget::EdgeBudget};
 use sluice_kafka::producer::{Producer, ProducerLimits, StartError};
 use sluice_otlp_server::{ByteBudget, Counters};
-use std::sync::{Arc, Mutex, PoisonError, atomic::AtomicBool};
+use std::sync::{Arc, atomic::AtomicBool};
 use tokio::{
     runtime::Runtime,
     signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
 };
-
-/// Tenants whose limits are kept. Chosen: about 2 MiB with long names.
-const TENANTS_MAX: usize = 4_096;
 
 /// How the edge says that it ends.
 const EDGE: Ending = Ending {
@@ -60,7 +57,7 @@ pub fn run(checked: &CheckedEdgeConfig, budget: &EdgeBudget) -> anyhow::Result<(
         producer: edge.producer.clone(),
         request_bytes: Box::new(move || of_permits.used_bytes()),
         counters: counters.clone(),
-        tenants: Box::new(move || of_tenants.tenants.lock().unwrap_or_else(PoisonError::into_inner).len()),
+        tenants: Box::new(move || of_tenants.tenants.count()),
         is_ending: AtomicBool::new(false),
     });
     let listen = admin.local_addr().context("the address of the admin server")?;
@@ -126,14 +123,10 @@ fn build(
     };
     let jobs =
         splitting::start(config.workers as usize, &deps).context("cannot start a thread that splits")?;
-    let rates = config.tenants.as_ref().map_or_else(TenantRates::default, |tenants| TenantRates {
-        spans: tenants.spans_per_second,
-        bytes: tenants.bytes_per_second.map(ByteSize::get),
-    });
     Ok(Edge {
         producer,
         jobs,
-        tenants: Mutex::new(Tenants::new(rates, TENANTS_MAX)),
+        tenants: SharedTenants::new(TenantRates::of(config.tenants.as_ref())),
         metrics: metrics.clone(),
         timeout: ANSWER_TIMEOUT,
         json_bytes_max: json::bytes_max(bytes(budget.requests)),

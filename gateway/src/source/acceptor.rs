@@ -13,6 +13,7 @@ use crate::{
         in_flight::InFlight,
         json::{self, NoRoom},
         serving::{BUSY_AFTER, NOT_STORED_AFTER},
+        tenants::{Measure, OverLimit, SharedTenants},
     },
     source::{appender::Unstored, checking::Check, gate::Gate},
 };
@@ -25,6 +26,7 @@ use tokio::{sync::oneshot, time::timeout};
 pub struct SourceAcceptor {
     pub checks: Sender<Check>,
     pub gate: Gate,
+    pub tenants: Arc<SharedTenants>,
     pub metrics: Arc<Metrics>,
     /// Bytes of the largest request in JSON, which is rewritten within its permit.
     pub json_bytes_max: usize,
@@ -49,6 +51,10 @@ impl SourceAcceptor {
                 words: "this gateway is drained and takes no requests; others of the pipeline do".to_owned(),
             });
         };
+        let tenant = request.tenant.as_deref().unwrap_or_default();
+        let admitted = self.tenants.admit(tenant, request.body.len() as u64, begun);
+        self.metrics.requests.tenants.set(i64::try_from(self.tenants.count()).unwrap_or(i64::MAX));
+        admitted.map_err(|over| self.over(&over))?;
         if request.encoding == Encoding::Json {
             json::make_room(&mut request, self.json_bytes_max).await.map_err(|no_room| match no_room {
                 NoRoom::TooLarge(words) => self.too_large(words),
@@ -84,6 +90,14 @@ impl SourceAcceptor {
             Unstored::Full(words) => self.again(RequestRefusal::Full, NOT_STORED_AFTER, words),
             Unstored::Busy(why) => self.busy(why),
         }
+    }
+
+    fn over(&self, over: &OverLimit) -> Refusal {
+        self.metrics.requests.refuse(match over.measure {
+            Measure::Spans => RequestRefusal::TenantSpans,
+            Measure::Bytes => RequestRefusal::TenantBytes,
+        });
+        Refusal::TenantLimit { after: over.after, words: over.to_string() }
     }
 
     fn too_large(&self, words: String) -> Refusal {

@@ -3,16 +3,19 @@
 //! A request waits in a queue of [`CHECKS_MAX`] until a thread takes it; it holds its permit meanwhile. A request that passes goes on to the
 //! appender, which answers it.
 
-use crate::source::{
-    appender::{Append, Unstored},
-    gate::Entered,
-    packing::Packer,
+use crate::{
+    intake::tenants::SharedTenants,
+    source::{
+        appender::{Append, Unstored},
+        gate::Entered,
+        packing::Packer,
+    },
 };
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use sluice_otlp_json::JsonRewriter;
 use sluice_otlp_server::{Encoding, Request};
-use std::{thread, time::Instant};
+use std::{sync::Arc, thread, time::Instant};
 use tokio::sync::oneshot;
 
 /// Requests that wait for a thread. Chosen: more than the server has under way.
@@ -35,18 +38,24 @@ pub struct Check {
 pub fn start(
     workers: u32,
     message_bytes_max: usize,
+    tenants: &Arc<SharedTenants>,
     appends: &Sender<Append>,
 ) -> std::io::Result<Sender<Check>> {
     let (checks, checks_in) = bounded(CHECKS_MAX);
     for number in 0..workers {
-        let (checks_in, appends) = (checks_in.clone(), appends.clone());
-        let run = move || run(&checks_in, message_bytes_max, &appends);
+        let (checks_in, tenants, appends) = (checks_in.clone(), tenants.clone(), appends.clone());
+        let run = move || run(&checks_in, message_bytes_max, &tenants, &appends);
         thread::Builder::new().name(format!("check-{number}")).spawn(run)?;
     }
     Ok(checks)
 }
 
-fn run(checks: &Receiver<Check>, message_bytes_max: usize, appends: &Sender<Append>) {
+fn run(
+    checks: &Receiver<Check>,
+    message_bytes_max: usize,
+    tenants: &SharedTenants,
+    appends: &Sender<Append>,
+) {
     let mut packer = Packer::default();
     while let Ok(check) = checks.recv() {
         if check.answer.is_closed() {
@@ -54,11 +63,12 @@ fn run(checks: &Receiver<Check>, message_bytes_max: usize, appends: &Sender<Appe
             continue;
         }
         let Check { request, entered, begun, answer } = check;
-        let Request { body, encoding, mut permit, .. } = request;
+        let Request { body, encoding, tenant, mut permit } = request;
         let unstored = match message(body, encoding, message_bytes_max) {
             // Nothing is to be stored.
             Ok((_, 0)) => Ok(()),
             Ok((message, spans)) => {
+                tenants.count_spans(tenant.as_deref().unwrap_or_default(), spans);
                 let (message, raw_bytes) = packer.pack(message);
                 // Others need the memory while this one waits for the disk.
                 permit.shrink_to(message.len());

@@ -11,6 +11,7 @@ use crate::{
         ending::{self, Ending, Serving},
         json,
         serving::{self, Terms, shown},
+        tenants::{SharedTenants, TenantRates},
     },
     source::{
         acceptor::SourceAcceptor,
@@ -119,11 +120,13 @@ impl Front {
         let (appends, appender) = appender.start().context("cannot start the thread of the logs")?;
         let bytes = |size: ByteSize| usize::try_from(size.get()).unwrap_or(usize::MAX);
         let message_bytes_max = bytes(otlp.limits.decompressed_bytes_max);
-        let checks = checking::start(config.workers, message_bytes_max, &appends);
+        let tenants = Arc::new(SharedTenants::new(TenantRates::of(otlp.tenants.as_ref())));
+        let checks = checking::start(config.workers, message_bytes_max, &tenants, &appends);
         let checks = checks.context("cannot start a thread that checks requests")?;
         let acceptor = SourceAcceptor {
             checks,
             gate: gate.clone(),
+            tenants,
             metrics,
             json_bytes_max: json::bytes_max(bytes(checked.budget().requests)),
             volume,
@@ -138,8 +141,7 @@ impl Front {
         tracing::info!(%grpc, %http, "accepting OTLP requests");
         let (stop, stopped) = oneshot::channel::<()>();
         let under_way = io.spawn(server.serve(async { drop(stopped.await) }));
-        let deadline = config.shutdown.deadline.to_std();
-        let serving = Some(Serving { stop, under_way });
+        let (deadline, serving) = (config.shutdown.deadline.to_std(), Some(Serving { stop, under_way }));
         Ok(Self { keeper, numbers, dead_letters, gate, serving, deadline, appender })
     }
 
@@ -179,7 +181,7 @@ fn server_config(
     let terms = Terms {
         listen: &otlp.listen,
         addresses: checked.otlp().unwrap_or_default(),
-        tenant_header: None,
+        tenant_header: otlp.tenants.as_ref().map(|tenants| tenants.header.as_str()),
         request_bytes_max: otlp.limits.request_bytes_max,
         decompressed_bytes_max: otlp.limits.decompressed_bytes_max,
         connection_age_max: otlp.limits.connection_age_max,

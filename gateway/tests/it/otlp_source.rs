@@ -81,7 +81,11 @@ fn field<'a>(line: &'a str, name: &str) -> &'a str {
 
 impl Gateway {
     fn start(volume: &Volume) -> Self {
-        let mut child = start("run", &volume.config());
+        Self::start_with(&volume.config())
+    }
+
+    fn start_with(config: &str) -> Self {
+        let mut child = start("run", config);
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut log = lines.map_while(Result::ok as fn(std::io::Result<String>) -> Option<String>);
         let mut find = |words: &str| log.find(|line| line.contains(words)).expect("the log has it");
@@ -108,6 +112,34 @@ impl Gateway {
     fn send(&self, body: &[u8]) -> (u16, String) {
         Self::asked(&self.http, &post("Connection: close\r\n", body))
     }
+}
+
+#[test]
+fn a_tenant_over_its_limit_is_told_so_and_others_are_stored() {
+    let volume = Volume::new("tenants");
+    let limits = "deadLetterBytesMax: 2MiB, tenants: {header: x-tenant, bytesPerSecond: 1KiB}";
+    let gateway = Gateway::start_with(&volume.config().replace("deadLetterBytesMax: 2MiB", limits));
+    // Its time is 15 s, more than the test takes.
+    let large = request("a".repeat(20_000));
+    let send = |tenant: &str| {
+        let headers = format!("Connection: close\r\nx-tenant: {tenant}\r\n");
+        Gateway::asked(&gateway.http, &post(&headers, &large))
+    };
+    assert_eq!(send("a").0, 200, "a request above the burst is taken");
+    let (status, answer) = send("a");
+    assert_eq!(status, 429, "{answer}");
+    assert!(answer.to_lowercase().contains("retry-after"), "{answer}");
+    assert!(answer.contains("more than the limit of 1024 bytes a second"), "{answer}");
+    assert_eq!(send("b").0, 200, "another tenant");
+    let (_, metrics) = gateway.get("/metrics");
+    for line in [
+        "sluice_gateway_otlp_requests_refused_total{reason=\"tenant_bytes\"} 1",
+        "sluice_gateway_otlp_tenants 2",
+        "sluice_gateway_otlp_requests_total 2",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    assert!(metrics.contains("sluice_gateway_server_answers_total{outcome=\"tenant_limit\""), "{metrics}");
 }
 
 /// A request over HTTP/1.1, with more headers.

@@ -94,7 +94,7 @@ pub const EDGE: &[Case] = &[
             r#"{"tenants": {"header": "tenant_id", "bytesPerSecond": "10Mi"}}"#,
         ],
         refused: &[r#"{"tenants": {"header": "x-scope-orgid"}}"#],
-        message: "edge.tenants has spansPerSecond",
+        message: "tenants has spansPerSecond",
     },
     Case {
         pointer: POINTER,
@@ -105,7 +105,7 @@ pub const EDGE: &[Case] = &[
             r#"{"tenants": {"header": "grpc-timeout", "spansPerSecond": 1}}"#,
             r#"{"tenants": {"header": "tenant-bin", "spansPerSecond": 1}}"#,
         ],
-        message: "header of edge.tenants is the name of a header",
+        message: "header of tenants is the name of a header",
     },
     Case {
         pointer: POINTER,

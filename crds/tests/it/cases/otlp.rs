@@ -105,6 +105,18 @@ pub const OTLP: &[Case] = &[
     },
     Case {
         pointer: SOURCE,
+        taken: &[r#"{"otlp": {"tenants": {"header": "x-scope-orgid", "spansPerSecond": 1}}}"#],
+        refused: &[r#"{"otlp": {"tenants": {"header": "x-scope-orgid"}}}"#],
+        message: "tenants has spansPerSecond",
+    },
+    Case {
+        pointer: SOURCE,
+        taken: &[r#"{"otlp": {"tenants": {"header": "a", "bytesPerSecond": "1Ki"}}}"#],
+        refused: &[r#"{"otlp": {"tenants": {"header": "X-Tenant", "bytesPerSecond": "1Ki"}}}"#],
+        message: "header of tenants is the name of a header",
+    },
+    Case {
+        pointer: SOURCE,
         taken: &[r#"{"otlp": {"service": {"type": "LoadBalancer", "loadBalancerClass": "internal"}}}"#],
         refused: &[r#"{"otlp": {"service": {"loadBalancerClass": "internal"}}}"#],
         message: "service.loadBalancerClass needs type LoadBalancer",

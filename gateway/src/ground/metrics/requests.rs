@@ -13,6 +13,9 @@ pub enum RequestRefusal {
     Malformed,
     /// It is too large as protobuf.
     TooLarge,
+    /// Its tenant sends more than it may.
+    TenantSpans,
+    TenantBytes,
     /// No thread, or no memory, is free.
     Busy,
     /// The queue volume has no room.
@@ -24,14 +27,24 @@ pub enum RequestRefusal {
 }
 
 impl RequestRefusal {
-    const ALL: [Self; 6] =
-        [Self::Malformed, Self::TooLarge, Self::Busy, Self::Full, Self::Slow, Self::Draining];
+    const ALL: [Self; 8] = [
+        Self::Malformed,
+        Self::TooLarge,
+        Self::TenantSpans,
+        Self::TenantBytes,
+        Self::Busy,
+        Self::Full,
+        Self::Slow,
+        Self::Draining,
+    ];
 
     /// Whether the gateway lacks something: another gateway, or this one later, stores the request.
     const fn is_want(self) -> bool {
         match self {
             Self::Busy | Self::Full | Self::Slow => true,
-            Self::Malformed | Self::TooLarge | Self::Draining => false,
+            Self::Malformed | Self::TooLarge | Self::TenantSpans | Self::TenantBytes | Self::Draining => {
+                false
+            }
         }
     }
 
@@ -40,6 +53,8 @@ impl RequestRefusal {
         match self {
             Self::Malformed => "malformed",
             Self::TooLarge => "too_large",
+            Self::TenantSpans => "tenant_spans",
+            Self::TenantBytes => "tenant_bytes",
             Self::Busy => "busy",
             Self::Full => "full",
             Self::Slow => "slow",
@@ -66,6 +81,8 @@ pub struct RequestMetrics {
     pub sync_seconds: Histogram,
     /// Requests between their last byte and their answer.
     pub in_flight: IntGauge,
+    /// Tenants that have sent lately.
+    pub tenants: IntGauge,
     /// Bytes of the logs' files, and the most that they may have.
     pub log_bytes: IntGauge,
     pub log_bytes_max: IntGauge,
@@ -110,6 +127,7 @@ impl RequestMetrics {
             ),
             in_flight: make
                 .gauge("otlp_requests_in_flight", "OTLP requests that are read and not answered yet."),
+            tenants: make.gauge("otlp_tenants", "Tenants whose limits are kept; 0 with source.kafka."),
             log_bytes: make.gauge("log_bytes", "Bytes of the files of all logs on the queue volume."),
             log_bytes_max: make.gauge("log_bytes_max", "Maximum bytes of these files; 0 with source.kafka."),
             letter_bytes: make

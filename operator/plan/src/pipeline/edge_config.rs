@@ -1,9 +1,13 @@
 //! From the user's contract to the edge's: each field of its config, and from which field of the spec it comes.
 
-use super::{gateway_config, logins, otlp_config::listen, resources::Sized};
+use super::{
+    gateway_config, logins,
+    otlp_config::{self, listen},
+    resources::Sized,
+};
 use crate::ground::words::plural;
 use crate::names::Names;
-use sluice_crds::{Edge, EdgeTenants, SecretUse, TracePipelineSpec};
+use sluice_crds::{Edge, SecretUse, TracePipelineSpec};
 use sluice_gateway_config as contract;
 use sluice_gateway_config::{
     CONTRACT_VERSION, CheckedEdgeConfig, EdgeConfig, EdgeKafka, EdgeLimits, Shutdown, Violations,
@@ -24,7 +28,8 @@ pub(crate) fn build(
 ) -> Result<CheckedEdgeConfig, Violations> {
     let mut found = Violations::default();
     let limits = limits(edge, &mut found);
-    let tenants = edge.tenants.as_ref().map(|tenants| of_tenants(tenants, &mut found));
+    let of_edge = edge.tenants.as_ref();
+    let tenants = of_edge.map(|of| otlp_config::tenants(of, "spec.edge.tenants", &mut found));
     let Some(kafka) = kafka(spec, edge, &mut found) else { return Err(found) };
     let config = EdgeConfig {
         contract_version: CONTRACT_VERSION,
@@ -92,15 +97,6 @@ fn limits(edge: &Edge, found: &mut Violations) -> Option<EdgeLimits> {
         decompressed_bytes_max: decompressed?,
         connection_age_max: age?,
     })
-}
-
-fn of_tenants(tenants: &EdgeTenants, found: &mut Violations) -> contract::Tenants {
-    let bytes = tenants.bytes_per_second.as_ref();
-    contract::Tenants {
-        header: tenants.header.clone(),
-        spans_per_second: tenants.spans_per_second.map(u64::from),
-        bytes_per_second: bytes.and_then(|text| read(text, "spec.edge.tenants.bytesPerSecond", found)),
-    }
 }
 
 /// `None` if there is no topic to write to, which is added to what is wrong.

@@ -441,6 +441,7 @@ mod tests {
             ("source.kafka.topics", "spec.source.kafka.topics"),
             ("source", "spec.source"),
             ("source.otlp.logs", "spec.source.otlp.logs"),
+            ("source.otlp.tenants.header", "spec.source.otlp.tenants.header"),
             ("source.otlp.limits.requestBytesMax", "spec.source.otlp.requestBytesMax"),
             ("sink.clickhouse.table", "spec.sink.clickhouse.table"),
             ("pipeline.name", "metadata.name"),

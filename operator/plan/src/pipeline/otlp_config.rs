@@ -2,7 +2,7 @@
 
 use crate::names::{OTLP_GRPC_PORT, OTLP_HTTP_PORT, secret_file};
 use sluice_crds::{
-    Listeners, OtlpSource, SecretUse, TracePipelineSpec,
+    EdgeTenants, Listeners, OtlpSource, SecretUse, TracePipelineSpec,
     security::{BASIC_USERS_KEY, BEARER_TOKENS_KEY, CA_KEY, CERTIFICATE_KEY, PRIVATE_KEY_KEY},
 };
 use sluice_gateway_config as contract;
@@ -26,6 +26,7 @@ pub(crate) fn source(otlp: &OtlpSource, found: &mut Violations) -> Option<contra
     let requests = requests(otlp, found);
     let age: Option<Duration> = read(&otlp.connection_age_max, "connectionAgeMax", found);
     let letters: Option<ByteSize> = read(&otlp.dead_letter_bytes_max, "deadLetterBytesMax", found);
+    let of_tenants = otlp.tenants.as_ref().map(|of| tenants(of, "spec.source.otlp.tenants", found));
     let RequestSizing { received_bytes_max, decompressed_bytes_max } = requests?;
     Some(contract::OtlpSource {
         listen: listen(otlp.listeners(), SecretUse::OF_OTLP),
@@ -34,6 +35,7 @@ pub(crate) fn source(otlp: &OtlpSource, found: &mut Violations) -> Option<contra
             decompressed_bytes_max,
             connection_age_max: age?,
         },
+        tenants: of_tenants,
         logs: otlp.logs,
         dead_letter_bytes_max: letters?,
     })
@@ -50,7 +52,13 @@ fn read<T: FromStr>(text: &str, field: &str, found: &mut Violations) -> Option<T
 where
     T::Err: Display,
 {
-    let path = format!("spec.source.otlp.{field}");
+    read_at(text, format!("spec.source.otlp.{field}"), found)
+}
+
+fn read_at<T: FromStr>(text: &str, path: String, found: &mut Violations) -> Option<T>
+where
+    T::Err: Display,
+{
     text.parse().map_err(|error: T::Err| found.add(path, error.to_string())).ok()
 }
 
@@ -78,6 +86,16 @@ pub(crate) fn check_room(source: &contract::OtlpSource, room: Option<u64>, found
              queue.size, or lower deadLetterBytesMax"
         )
     });
+}
+
+/// What tenants may send to an edge, or to a gateway. `path` is that of the field.
+pub(super) fn tenants(tenants: &EdgeTenants, path: &str, found: &mut Violations) -> contract::Tenants {
+    let bytes = tenants.bytes_per_second.as_ref();
+    contract::Tenants {
+        header: tenants.header.clone(),
+        spans_per_second: tenants.spans_per_second.map(u64::from),
+        bytes_per_second: bytes.and_then(|text| read_at(text, format!("{path}.bytesPerSecond"), found)),
+    }
 }
 
 /// The addresses of an OTLP server, and the files that it reads. `uses` are those of its clients' Secrets.

@@ -4,15 +4,19 @@
 //! below zero: so a request that is larger than a bucket is taken now and then, and the rate holds on average. A bucket holds what may be
 //! sent in [`BURST`].
 //!
-//! Owner: the edge, behind one lock that a request takes twice. Time is an argument. Limits: the named maximum of tenants; above it the one
-//! that has sent nothing for the longest time is forgotten, and starts with full buckets again.
+//! Owner: the process, behind one lock ([`SharedTenants`]) that a request takes twice. Time is an argument. Limits: [`TENANTS_MAX`]; above it the
+//! tenant that has sent nothing for the longest time is forgotten, and starts with full buckets again.
 
+use sluice_gateway_config::{ByteSize, Tenants as TenantTerms};
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+
+/// Tenants whose limits are kept. Chosen: about 2 MiB with long names.
+const TENANTS_MAX: usize = 4_096;
 
 /// How long a tenant that was quiet may send above its rate, at twice that rate. Chosen: clients send batches every few seconds.
 pub const BURST: Duration = Duration::from_secs(5);
@@ -25,6 +29,16 @@ const WAIT_MAX: Duration = Duration::from_mins(1);
 pub struct TenantRates {
     pub spans: Option<u64>,
     pub bytes: Option<u64>,
+}
+
+impl TenantRates {
+    /// Those of a config.
+    pub fn of(terms: Option<&TenantTerms>) -> Self {
+        terms.map_or_else(Self::default, |terms| Self {
+            spans: terms.spans_per_second,
+            bytes: terms.bytes_per_second.map(ByteSize::get),
+        })
+    }
 }
 
 /// Which limit a tenant has reached.
@@ -119,6 +133,40 @@ struct Tenant {
     spans: Option<Bucket>,
     bytes: Option<Bucket>,
     last: u64,
+}
+
+/// The tenants of a process: tasks and threads share them.
+#[derive(Debug)]
+pub struct SharedTenants(Mutex<Tenants>);
+
+impl SharedTenants {
+    /// No tenants yet.
+    pub fn new(rates: TenantRates) -> Self {
+        Self(Mutex::new(Tenants::new(rates, TENANTS_MAX)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tenants> {
+        // Plain values are whole even if a thread panicked while it held the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a request of this many bytes, or says why not. Its spans are not known yet.
+    ///
+    /// # Errors
+    /// [`OverLimit`] if the tenant has sent too many spans or bytes.
+    pub fn admit(&self, name: &str, bytes: u64, now: Instant) -> Result<(), OverLimit> {
+        self.lock().admit(name, bytes, now)
+    }
+
+    /// Counts the spans of a request that was taken.
+    pub fn count_spans(&self, name: &str, spans: u64) {
+        self.lock().count_spans(name, spans);
+    }
+
+    /// How many tenants are known.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
 }
 
 /// The tenants that have sent lately.
