@@ -37,9 +37,7 @@ fn in_file(file: String, fate: Fate) -> Damaged {
 
 fn what_is_left(left: Left, give_up_damaged: bool) -> Option<&'static str> {
     if left.has_messages {
-        Some(
-            "its logs have requests that are not inserted: start the gateway of this volume again, with so many replicas, and let it drain",
-        )
+        Some("its logs have requests that are not inserted, and only its gateway inserts them")
     } else if left.is_unreadable {
         Some(
             "the disk does not give the folder of a log, which may have requests that are not inserted: check the volume and its disk, then drain \
@@ -47,13 +45,11 @@ fn what_is_left(left: Left, give_up_damaged: bool) -> Option<&'static str> {
         )
     } else if left.is_damaged && !give_up_damaged {
         Some(
-            "it has damaged segments, which may be the only copy of requests: look at the files that end in .damaged, then delete the volume, \
-             or drain with --give-up-damaged",
+            "it has damaged segments (files that end in .damaged), which may be the only copy of requests: look at them, or drain with \
+             --give-up-damaged",
         )
     } else if left.has_letters {
-        Some(
-            "it has dead letters: read them (sluice-gateway dead-letter list), then delete the volume, or the folder dead-letters",
-        )
+        Some("it has dead letters: sluice-gateway dead-letter list reads them")
     } else {
         None
     }

@@ -119,8 +119,11 @@ fn not_drained(pipeline: &TracePipeline, failed: &[(&ClaimSeen, &str)], count: u
     let gateways = failed.iter().map(|(claim, _)| claim.ordinal.saturating_add(1)).max().unwrap_or(1);
     let remedy = match &pipeline.spec.source.otlp {
         Some(_) => format!(
-            "; if requests are left, run {} until they are inserted (replicas, or scaling.minReplicas in Auto)",
-            plural(gateways, "gateway")
+            ". To insert or read what is on it, run {} (replicas, or scaling.minReplicas in Auto). To give it up, kubectl delete pvc {} -n {}: \
+             requests that are not inserted, dead letters and damaged segments on this volume are lost then",
+            plural(gateways, "gateway"),
+            claim.name,
+            pipeline.metadata.namespace.as_deref().unwrap_or("default")
         ),
         None => String::new(),
     };

@@ -377,7 +377,7 @@ fn a_secret_of_clients_that_is_missing_is_waited_for() {
 }
 
 #[test]
-fn a_volume_that_is_left_with_requests_says_which_number_of_gateways_reads_it() {
+fn a_volume_that_is_left_with_requests_says_which_number_of_gateways_reads_it_and_how_to_give_it_up() {
     let pipeline = sample("tracepipeline-otlp.yaml");
     let mut facts = running(&pipeline, 2);
     let claim = |ordinal: u32| ClaimSeen {
@@ -402,13 +402,16 @@ fn a_volume_that_is_left_with_requests_says_which_number_of_gateways_reads_it() 
         (
             vec![job(4, "its logs have requests")],
             "queue-otlp-traces-gateway-4 could not be drained (one of 2 queue volumes without a gateway); the operator tries again: its \
-             logs have requests; if requests are left, run 5 gateways until they are inserted (replicas, or scaling.minReplicas in Auto)",
+             logs have requests. To insert or read what is on it, run 5 gateways (replicas, or scaling.minReplicas in Auto). To give it up, \
+             kubectl delete pvc queue-otlp-traces-gateway-4 -n tracing: requests that are not inserted, dead letters and damaged segments on \
+             this volume are lost then",
         ),
         (
             vec![job(2, "it has dead letters"), job(4, "its logs have requests")],
             "queue-otlp-traces-gateway-2 and 1 more could not be drained (2 of 2 queue volumes without a gateway); the operator tries \
-             again: it has dead letters; if requests are left, run 5 gateways until they are inserted (replicas, or scaling.minReplicas \
-             in Auto)",
+             again: it has dead letters. To insert or read what is on it, run 5 gateways (replicas, or scaling.minReplicas in Auto). To give \
+             it up, kubectl delete pvc queue-otlp-traces-gateway-2 -n tracing: requests that are not inserted, dead letters and damaged \
+             segments on this volume are lost then",
         ),
     ] {
         facts.volumes.jobs = jobs;
