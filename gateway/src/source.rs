@@ -20,6 +20,7 @@
 //! | [`messages`] | a log as a queue of messages |
 //! | [`letters`] | dead letters on the volume |
 //! | [`front`] | builds the parts, starts the server, and ends it |
+//! | [`fullness`] | since when the volume has no room |
 //! | [`numbers`] | numbers for metrics |
 //! | [`unreadable`] | logs that cannot be read |
 //!
@@ -29,6 +30,7 @@ pub mod acceptor;
 pub mod appender;
 pub mod checking;
 pub mod front;
+pub mod fullness;
 pub mod gate;
 pub mod keeper;
 pub mod letters;

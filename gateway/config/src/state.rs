@@ -158,6 +158,9 @@ pub struct GatewaySample {
     /// Why no broker is reached, while none is. Default: one is, or it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unconnected: Option<UnconnectedState>,
+    /// That OTLP requests are refused because the queue volume has no room. Default: none was refused for that within a minute, or it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume_full: Option<VolumeFullState>,
     /// Partitions that it owns. `topics` may list fewer, because Kafka has not told of all of them yet. Default: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partitions_owned: Option<u64>,
@@ -232,6 +235,17 @@ pub struct UnconnectedState {
     /// Seconds since then. Default 0.
     #[serde(default)]
     pub seconds: u64,
+}
+
+/// That the logs on a queue volume have no room for requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeFullState {
+    /// Seconds from the first request that was refused for that to the last one, without a minute between two of them.
+    pub seconds: u64,
+    /// The most bytes that all logs may have. Default 0: not known.
+    #[serde(default)]
+    pub bytes_max: u64,
 }
 
 /// What waits on a queue volume.
@@ -401,6 +415,16 @@ mod tests {
         assert_eq!(written["unconnected"], serde_json::json!({"reason": "a:9092/1: refused", "seconds": 75}));
         assert_eq!(serde_json::from_value::<GatewaySample>(written).unwrap(), sample);
         assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().unconnected, None);
+    }
+
+    #[test]
+    fn that_a_volume_is_full_is_read_back_and_an_older_gateway_does_not_say_it() {
+        let said = VolumeFullState { seconds: 75, bytes_max: 1_000 };
+        let sample = GatewaySample { volume_full: Some(said), ..GatewaySample::default() };
+        let written = serde_json::to_value(&sample).unwrap();
+        assert_eq!(written["volumeFull"], serde_json::json!({"seconds": 75, "bytesMax": 1_000}));
+        assert_eq!(serde_json::from_value::<GatewaySample>(written).unwrap(), sample);
+        assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().volume_full, None);
     }
 
     #[test]

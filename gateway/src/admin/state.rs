@@ -6,14 +6,14 @@ use crate::{
         health::{Status, resident_bytes},
         server::Health as _,
     },
-    source::{keeper::Keeper, opening::TOPIC, unreadable::UNREADABLE},
+    source::{keeper::Keeper, numbers::SourceNumbers, opening::TOPIC, unreadable::UNREADABLE},
     volume::spool::Spool,
 };
 use sluice_clickhouse::outcome::Class;
 use sluice_gateway_config::{
     GatewaySample, GatewayState, INSERT_ERROR_CHARS_MAX, InsertErrorState, OpenTransactionState,
     PartitionState, PodIdentity, QueueState, STATE_VERSION, TopicState, UNCONNECTED_CHARS_MAX,
-    UnconnectedState,
+    UnconnectedState, VolumeFullState,
 };
 use sluice_kafka::{ConsumerStats, LogKeeper as _};
 use sluice_otlp_server::{Counters, Outcome, Protocol};
@@ -21,6 +21,7 @@ use sluice_ranges::PartitionId;
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
+    time::Instant,
 };
 
 impl Status {
@@ -54,6 +55,7 @@ impl Status {
             add_unreadable(&numbers.unreadable.numbers(), &mut sample.topics);
             let unread = refused_unread(&numbers.counters);
             sample.requests_refused = sample.requests_refused.saturating_add(unread);
+            sample.volume_full = volume_full(numbers);
         }
         sample
     }
@@ -96,6 +98,13 @@ impl Status {
             None => (!self.may_hold_blocks).then(QueueState::default),
         }
     }
+}
+
+/// Whether the logs have no room.
+fn volume_full(numbers: &SourceNumbers) -> Option<VolumeFullState> {
+    let time = numbers.fullness.time(Instant::now())?;
+    let bytes_max = numbers.log_bytes_max.load(Ordering::Relaxed);
+    Some(VolumeFullState { seconds: time.as_secs(), bytes_max })
 }
 
 /// Requests whose body was not read, for want of memory or because there are too many.
@@ -323,6 +332,7 @@ mod tests {
             pool_free_bytes: Some(status.pool.free_bytes() as u64),
             memory_limit_bytes: Some(192 << 20),
             unconnected: None,
+            volume_full: None,
             partitions_owned: Some(0),
             topics: Vec::new(),
         };

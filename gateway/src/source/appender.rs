@@ -148,6 +148,7 @@ impl Appender {
                     }
                 }
                 Err(unstored @ LogError::Full(_)) => {
+                    self.numbers.fullness.refuse(Instant::now());
                     let why = self.why_full(&unstored);
                     for append in record {
                         answer(append, Err(Unstored::Full(why.clone())));

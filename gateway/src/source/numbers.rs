@@ -1,6 +1,6 @@
 //! Numbers of the logs, for metrics: the appender and the thread of letters write them, a scrape reads them.
 
-use crate::source::unreadable::Unreadable;
+use crate::source::{fullness::Fullness, unreadable::Unreadable};
 use sluice_otlp_server::{ByteBudget, Counters};
 use std::sync::{
     Arc,
@@ -18,6 +18,8 @@ pub struct SourceNumbers {
     /// Whether damage was found on the volume.
     pub is_damaged: AtomicBool,
     pub unreadable: Unreadable,
+    /// Since when requests have been refused for want of room.
+    pub fullness: Fullness,
     /// Whether the ports of OTLP are open.
     pub is_accepting: AtomicBool,
     /// Whether the process ends.
@@ -37,6 +39,7 @@ impl SourceNumbers {
             letter_bytes: AtomicU64::new(0),
             is_damaged: AtomicBool::new(false),
             unreadable: Unreadable::default(),
+            fullness: Fullness::default(),
             is_accepting: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             permits,

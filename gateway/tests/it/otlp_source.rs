@@ -159,6 +159,16 @@ fn request(name: String) -> Vec<u8> {
         .encode_to_vec()
 }
 
+/// Letters that a log does not compress.
+fn noise(letters: usize) -> String {
+    let mut state = 1_u64;
+    let letter = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'0' + u8::try_from(state >> 58).unwrap())
+    };
+    (0..letters).map(letter).collect()
+}
+
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -214,7 +224,7 @@ fn requests_are_kept_while_clickhouse_is_away_and_are_there_after_a_kill() {
 fn a_full_volume_is_named_with_its_size_and_clients_are_told_to_come_again() {
     let volume = Volume::new("full");
     let gateway = Gateway::start(&volume);
-    let body = request("x".repeat(3 << 20));
+    let body = request(noise(3 << 20));
     let mut stored = 0;
     let text = loop {
         match gateway.send(&body) {
@@ -227,6 +237,8 @@ fn a_full_volume_is_named_with_its_size_and_clients_are_told_to_come_again() {
     let path = volume.0.display().to_string();
     assert!(text.contains("retry-after: 5") && text.contains(&path) && text.contains("33554432"), "{text}");
     assert_eq!(gateway.get("/readyz").0, 200);
+    let (_, state) = gateway.get("/state");
+    assert!(state.contains("\"volumeFull\":{\"seconds\":0,\"bytesMax\":33554432}"), "{state}");
     let (_, metrics) = gateway.get("/metrics");
     assert!(metrics.contains("sluice_gateway_otlp_requests_refused_total{reason=\"full\"} 1"), "{metrics}");
     assert!(metrics.contains("sluice_gateway_log_bytes_max 33554432"), "{metrics}");

@@ -2,8 +2,9 @@
 
 use crate::{
     observed::{
-        EdgeSeen, MessagesSeen, OpenTransaction, Partitions, ReconcileFailure, SchemaSeen, Secrets,
-        ServersSeen, SilentSeen, StorageClassSeen, UnconnectedSeen, UnreadSeen, VolumesSeen, WorkloadSeen,
+        EdgeSeen, FullVolumeSeen, MessagesSeen, OpenTransaction, Partitions, ReconcileFailure, SchemaSeen,
+        Secrets, ServersSeen, SilentSeen, StorageClassSeen, UnconnectedSeen, UnreadSeen, VolumesSeen,
+        WorkloadSeen,
         inserts::{FailedInsert, SinkSeen},
     },
     pipeline::connections::Unresolved,
@@ -58,6 +59,8 @@ pub struct Observed {
     pub silent: Vec<SilentSeen>,
     /// Gateways that reach no broker; `None` when none gave an answer.
     pub unconnected: Option<Vec<UnconnectedSeen>>,
+    /// Gateways whose volume has no room for requests.
+    pub full_volumes: Vec<FullVolumeSeen>,
     /// Whether the gateways' inserts succeed.
     pub sink: SinkSeen,
     /// How the last insert failed of a gateway whose inserts fail; `None` when it does not say.

@@ -5,6 +5,7 @@
 mod apply_failure;
 mod edge;
 pub(crate) mod field_managers;
+mod full_volume;
 mod gateway;
 mod holder;
 pub mod inserts;
@@ -29,6 +30,7 @@ mod workload;
 pub use apply_failure::ReconcileFailure;
 pub use edge::EdgeSeen;
 pub use field_managers::scaled_by_others;
+pub use full_volume::{FULL_SECONDS, FullVolumeSeen};
 pub use gateway::GatewaySeen;
 pub use holder::{Emptied, HolderSeen};
 pub use memory::{MemorySeen, Wait};

@@ -19,6 +19,7 @@
 
 pub mod commands;
 pub mod exchange;
+pub mod full_volumes;
 pub mod logs;
 pub mod looks;
 pub mod sample;

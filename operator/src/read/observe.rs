@@ -3,7 +3,7 @@
 use super::{
     Sources,
     gateway_report::{self, GatewayReport},
-    gateways::{Gateway, logs, looks::Look, silence, unconnected},
+    gateways::{Gateway, full_volumes, logs, looks::Look, silence, unconnected},
     kafka::{
         cluster::Cluster,
         sample::{self, Sample, Source},
@@ -126,6 +126,7 @@ pub async fn observe(
         open_transactions,
         silent,
         unconnected: unconnected::hear(look.as_deref(), &gateways),
+        full_volumes: full_volumes::full(look.as_deref(), &gateways),
         sink,
         insert_error,
         volumes,

@@ -1,6 +1,7 @@
 //! What is said of a pipeline whose gateways accept OTLP themselves: whether one of them does, and where.
 
 use super::{
+    derived::whole_mib,
     progress::{Progress, named},
     verdict::Verdict,
 };
@@ -8,13 +9,16 @@ use crate::{
     facts::Observed,
     ground::words::{form, plural},
     names::Names,
+    observed::{FULL_SECONDS, FullVolumeSeen},
     otlp_service::OtlpService,
     pipeline::Intent,
+    scale::Standing,
 };
 use sluice_crds::{
     OtlpSource, TracePipeline,
     status::{condition, reason},
 };
+use sluice_gateway_config::ByteSize;
 
 /// Whether a gateway accepts OTLP.
 pub(super) fn reachable(pipeline: &TracePipeline, otlp: &OtlpSource, observed: &Observed) -> Verdict {
@@ -42,13 +46,46 @@ pub(super) fn reachable(pipeline: &TracePipeline, otlp: &OtlpSource, observed: &
     }
 }
 
-/// Gateways that insert nothing of what is in their logs, while other gateways insert, or that cannot read a log. Only they can insert it.
+/// Gateways that insert nothing of what is in their logs, while other gateways insert, that cannot read a log, or whose volume is full. Only they can
+/// insert it.
 pub(super) fn standing(pipeline: &TracePipeline, observed: &Observed) -> Option<Progress> {
     pipeline.spec.source.otlp.as_ref()?;
     let (wanted, names) = (observed.workload.as_ref()?.wanted, Names::of(pipeline).ok()?);
-    let Some(seen) = &observed.scaling.standing else {
-        return said_before(pipeline).filter(|_| wanted > 0);
+    let standing = match &observed.scaling.standing {
+        Some(seen) => of_logs(&names, wanted, (seen, observed)),
+        None => match said_before(pipeline).filter(|_| wanted > 0) {
+            Some(said) => return Some(said),
+            None => Vec::new(),
+        },
     };
+    let full = full(pipeline, wanted, observed);
+    let message = standing.into_iter().chain(full).collect::<Vec<_>>().join("; ");
+    (!message.is_empty()).then(|| Progress::waiting(reason::SINK_UNAVAILABLE, message))
+}
+
+/// Gateways whose volume has no room for requests, with its claim, its size and what helps.
+fn full(pipeline: &TracePipeline, wanted: u32, observed: &Observed) -> Option<String> {
+    let lasts = |seen: &&FullVolumeSeen| seen.seconds >= FULL_SECONDS && seen.ordinal < wanted;
+    let named_volume = |seen: &FullVolumeSeen| {
+        let mut claims = observed.volumes.claims.iter();
+        let capacity = claims.find(|claim| claim.ordinal == seen.ordinal).and_then(|claim| claim.capacity);
+        let size = capacity.map(|bytes| whole_mib(ByteSize::bytes(bytes)));
+        let size = size.unwrap_or_else(|| pipeline.spec.queue.size.clone());
+        let most = match seen.bytes_max {
+            0 => String::new(),
+            most => format!(", up to {} of it for requests", whole_mib(ByteSize::bytes(most))),
+        };
+        format!("{pod} (claim queue-{pod} of {size}{most})", pod = seen.name)
+    };
+    let pods = named(observed.full_volumes.iter().filter(lasts).map(named_volume).collect())?;
+    Some(format!(
+        "{pods}: the queue volume is full of requests that are not inserted, so clients have to send again. If SinkReachable is True, clients send \
+         more than ClickHouse takes: add gateways (replicas, or scaling.minReplicas in Auto) or increase queue.size"
+    ))
+}
+
+/// What is said of logs that stand still.
+fn of_logs(names: &Names, wanted: u32, (seen, observed): (&Standing, &Observed)) -> Vec<String> {
     let pods = |ordinals: &[u32]| {
         let staying = ordinals.iter().filter(|ordinal| **ordinal < wanted);
         named(staying.map(|ordinal| format!("{}-{ordinal}", names.gateway())).collect())
@@ -67,8 +104,7 @@ pub(super) fn standing(pipeline: &TracePipeline, observed: &Observed) -> Option<
              logs of the pod"
         )
     });
-    let message = stuck.into_iter().chain(unreadable).collect::<Vec<_>>().join("; ");
-    (!message.is_empty()).then(|| Progress::waiting(reason::SINK_UNAVAILABLE, message))
+    stuck.into_iter().chain(unreadable).collect()
 }
 
 /// An operator that starts needs samples of some minutes before it knows of such gateways. Until then, what an earlier one wrote into `Ready` holds.

@@ -14,6 +14,7 @@ mod life;
 mod mutated;
 mod one_time_events;
 mod otlp;
+mod otlp_volumes;
 mod plans;
 mod pod_template;
 mod reasons;
@@ -103,6 +104,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         unread: None,
         silent: Vec::new(),
         unconnected: None,
+        full_volumes: Vec::new(),
         sink: SinkSeen::NotKnown,
         insert_error: None,
         scaling: ScalingSeen::default(),

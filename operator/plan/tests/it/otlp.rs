@@ -7,16 +7,12 @@ use sluice_crds::{DrainState, DrainStatus, SecretUse, TracePipeline, TracePipeli
 use sluice_gateway_config::parse;
 use sluice_plan::{
     Intent, Observed, Planned, SecretSeen, WorkloadSeen, build, drain_job, group_of, objects,
-    observed::{
-        ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen,
-        inserts::{FailedInsert, InsertError, SinkSeen},
-    },
+    observed::inserts::{FailedInsert, InsertError, SinkSeen},
     plan,
     scale::{Policy, Standing},
     schema_job_name, status,
     volumes::Drain,
 };
-use std::time::Duration;
 
 /// The minimal sample with another value at a JSON pointer.
 fn with(pointer: &str, value: Value) -> TracePipeline {
@@ -242,17 +238,17 @@ fn it_has_no_group_and_its_jobs_no_secret_of_clients() {
     assert!(!job.contains("sluice-otlp"), "{job}");
 }
 
-fn said(pipeline: &TracePipeline, facts: &Observed) -> TracePipelineStatus {
+pub fn said(pipeline: &TracePipeline, facts: &Observed) -> TracePipelineStatus {
     let now = Time("2026-01-01T00:00:00Z".parse().unwrap());
     status(pipeline, facts, plan(pipeline, facts, &defaults()).as_ref(), &now)
 }
 
-fn condition<'a>(said: &'a TracePipelineStatus, kind: &str) -> &'a Condition {
+pub fn condition<'a>(said: &'a TracePipelineStatus, kind: &str) -> &'a Condition {
     said.conditions.iter().find(|one| one.type_ == kind).unwrap()
 }
 
 /// The pipeline with so many of its gateways ready.
-fn running(pipeline: &TracePipeline, ready: u32) -> Observed {
+pub fn running(pipeline: &TracePipeline, ready: u32) -> Observed {
     let facts = observed(pipeline, 0);
     let plan = planned(pipeline, &facts);
     let workload = WorkloadSeen {
@@ -374,52 +370,6 @@ fn a_secret_of_clients_that_is_missing_is_waited_for() {
         source.message
     );
     assert_eq!(condition(&said, "Ready").reason, "SourceUnavailable");
-}
-
-#[test]
-fn a_volume_that_is_left_with_requests_says_which_number_of_gateways_reads_it_and_how_to_give_it_up() {
-    let pipeline = sample("tracepipeline-otlp.yaml");
-    let mut facts = running(&pipeline, 2);
-    let claim = |ordinal: u32| ClaimSeen {
-        name: format!("queue-otlp-traces-gateway-{ordinal}"),
-        uid: format!("c{ordinal}"),
-        ordinal,
-        is_bound: true,
-        ..ClaimSeen::default()
-    };
-    let job = |ordinal: u32, message: &str| DrainJobSeen {
-        name: format!("otlp-traces-drain-{ordinal}"),
-        ordinal,
-        claim_uid: format!("c{ordinal}"),
-        workload_version: "w".into(),
-        state: DrainJobState::Failed { ago: Duration::from_secs(5), message: message.into() },
-        not_started: None,
-        going_for: None,
-    };
-    facts.volumes.template = Some(TemplateSeen { version: "w".into(), ..TemplateSeen::default() });
-    facts.volumes.claims = vec![claim(2), claim(4)];
-    for (jobs, expected) in [
-        (
-            vec![job(4, "its logs have requests")],
-            "queue-otlp-traces-gateway-4 could not be drained (one of 2 queue volumes without a gateway); the operator tries again: its \
-             logs have requests. To insert or read what is on it, run 5 gateways (replicas, or scaling.minReplicas in Auto). To give it up, \
-             kubectl delete pvc queue-otlp-traces-gateway-4 -n tracing: requests that are not inserted, dead letters and damaged segments on \
-             this volume are lost then",
-        ),
-        (
-            vec![job(2, "it has dead letters"), job(4, "its logs have requests")],
-            "queue-otlp-traces-gateway-2 and 1 more could not be drained (2 of 2 queue volumes without a gateway); the operator tries \
-             again: it has dead letters. To insert or read what is on it, run 5 gateways (replicas, or scaling.minReplicas in Auto). To give \
-             it up, kubectl delete pvc queue-otlp-traces-gateway-2 -n tracing: requests that are not inserted, dead letters and damaged \
-             segments on this volume are lost then",
-        ),
-    ] {
-        facts.volumes.jobs = jobs;
-        let said = said(&pipeline, &facts);
-        let drained = condition(&said, "VolumesDrained");
-        assert_eq!((drained.status.as_str(), drained.reason.as_str()), ("False", "DrainFailed"));
-        assert_eq!(drained.message, expected);
-    }
 }
 
 /// Type, status and reason of each condition.

@@ -22,7 +22,7 @@ pub fn hear(look: Option<&Look>, gateways: &[Gateway]) -> Option<Vec<Unconnected
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::{
         super::{Absence, Error, looks::Said, sample::report::Report},
         *,
@@ -32,7 +32,8 @@ mod tests {
     use sluice_plan::{Moment, drain::undrain::Says};
     use std::time::Duration;
 
-    fn gateway(ordinal: u32) -> Gateway {
+    /// A gateway that runs.
+    pub fn gateway(ordinal: u32) -> Gateway {
         let pod = json!({"metadata": {"namespace": "tracing", "name": format!("prod-gateway-{ordinal}"), "uid": "one"}, "status": {
             "podIP": "10.0.0.1", "containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": false,
                 "restartCount": 0, "state": {"running": {}}}]}});

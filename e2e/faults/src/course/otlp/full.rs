@@ -12,8 +12,8 @@ use crate::otlp_clients::CLIENTS;
 use crate::scene::{Expected, PATIENCE, Scene};
 use e2e_fixtures::cluster::Seen;
 
-/// Size of the volume, KiB: some 600 requests, six seconds of load, beside the dead letters. Offsets are committed once a second, so
-/// committed data never takes much of it.
+/// Size of the volume, KiB: some 600 requests, six seconds of load, beside the dead letters, and several times as many, as they are compressed.
+/// Offsets are committed once a second, so committed data never takes much of it.
 const VOLUME_KIB: u32 = 32 << 10;
 
 /// Such answers to wait for: each client has some.
