@@ -1,6 +1,6 @@
 //! `kubectl sluice dead-letter`: runs `sluice-gateway dead-letter` in a gateway's pod, which has the config and the credentials.
 //!
-//! With `source.otlp` each gateway has its own dead letters: it runs in one pod after another.
+//! With `source.otlp` each gateway has its own dead letters: it runs in one pod after another. Volumes without a gateway are left out, and it says so.
 //!
 //! The plugin copies the output as it arrives, and keeps none of it. It exits with the code of the program in the pod; after several, with the
 //! first that is not 0.
@@ -9,6 +9,7 @@ use crate::{
     args::DeadLetterArgs,
     cluster::{Cluster, Error},
     exit_codes::{EXIT_UNAVAILABLE, EXIT_WELL},
+    spool,
     terminal::Terminal,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -27,6 +28,11 @@ pub(super) async fn run(
     terminal: &mut Terminal<'_>,
 ) -> Result<u8, Error> {
     let pipeline = cluster.pipeline(&asked.name).await?;
+    if pipeline.spec.source.otlp.is_some()
+        && let Some(left_out) = spool::left_out(pipeline.status.as_ref())
+    {
+        terminal.tell(&left_out)?;
+    }
     let pods = cluster.with_letters(&pipeline).await?;
     let mut code = EXIT_WELL;
     for pod in &pods {

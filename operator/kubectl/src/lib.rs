@@ -83,6 +83,9 @@ pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, E
                 terminal.answer(named.json, &spools, &spools.to_string())?;
                 spools.is_whole()
             };
+            if let Some(left_out) = spool::left_out(pipeline.status.as_ref()) {
+                terminal.tell(&left_out)?;
+            }
             Ok(if is_whole { EXIT_WELL } else { EXIT_NOT_WELL })
         }
         Command::Drain(asked) => drain::run(&cluster, asked, terminal).await,

@@ -8,7 +8,9 @@ use crate::{
     table::{NOTHING, size, table},
 };
 use serde::Serialize;
+use sluice_crds::{TracePipelineStatus, status::condition};
 use sluice_gateway_config::exposition::{Line, lines};
+use sluice_plan::words::{form, plural};
 use std::fmt;
 
 /// What one gateway holds on its volume. Unknown values are not set.
@@ -90,5 +92,55 @@ impl<H: Held> fmt::Display for Volumes<H> {
             }
         }
         Ok(())
+    }
+}
+
+/// What is said of volumes that no gateway uses, and that may hold blocks, requests or dead letters: gateways do not tell of them. `None` without
+/// such a volume.
+pub(super) fn left_out(status: Option<&TracePipelineStatus>) -> Option<String> {
+    let status = status?;
+    let count = status.volumes.as_ref()?.orphaned;
+    if count == 0 {
+        return None;
+    }
+    let (volumes, are) = (plural(count, "queue volume"), form(count, "is", "are"));
+    let drained = status.conditions.iter().find(|one| one.type_ == condition::VOLUMES_DRAINED);
+    let message = drained.map_or("see the condition VolumesDrained", |drained| &drained.message);
+    Some(format!("{volumes} without a gateway {are} not listed: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::{
+        apimachinery::pkg::apis::meta::v1::{Condition, Time},
+        jiff::Timestamp,
+    };
+    use sluice_crds::VolumesStatus;
+
+    #[test]
+    fn volumes_that_no_gateway_tells_of_are_said_to_be_left_out() {
+        let status = |orphaned| TracePipelineStatus {
+            volumes: Some(VolumesStatus { orphaned, ..VolumesStatus::default() }),
+            conditions: vec![Condition {
+                type_: condition::VOLUMES_DRAINED.to_owned(),
+                status: "False".to_owned(),
+                reason: "DrainFailed".to_owned(),
+                message: "queue-a-gateway-4 has dead letters".to_owned(),
+                observed_generation: Some(1),
+                last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            }],
+            ..TracePipelineStatus::default()
+        };
+        assert_eq!(
+            left_out(Some(&status(1))).unwrap(),
+            "1 queue volume without a gateway is not listed: queue-a-gateway-4 has dead letters"
+        );
+        assert!(
+            left_out(Some(&status(2)))
+                .unwrap()
+                .starts_with("2 queue volumes without a gateway are not listed: ")
+        );
+        assert_eq!((left_out(Some(&status(0))), left_out(None)), (None, None));
     }
 }
