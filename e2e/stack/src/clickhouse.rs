@@ -53,6 +53,14 @@ const START_PATIENCE: Duration = Duration::from_mins(1);
 /// After SIGTERM, it ended within 1.9 s in every observed case.
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 
+/// The configuration of servers for tests. Their tables live for a minute. With the server's own base of 5, merging their parts took a tenth
+/// of the CPU time of the check.
+const FOR_TESTS: &str = "<merge_tree><merge_selector_base>50</merge_selector_base></merge_tree>";
+
+/// The configuration of servers whose merges are measured: the server's own rule of merges, and a log of views.
+const MEASURED: &str = "<query_views_log><database>system</database><table>query_views_log</table>\
+     <flush_interval_milliseconds>1000</flush_interval_milliseconds></query_views_log>";
+
 const CONFIGURATION: &str = include_str!("../clickhouse/config.xml");
 const USERS: &str = include_str!("../clickhouse/users.xml");
 const LAUNCHER: &str = include_str!("../clickhouse/launcher.c");
@@ -86,6 +94,8 @@ pub struct ClickHouse {
     listeners: Listeners,
     /// Its time zone; `None`: this machine's.
     zone: Option<String>,
+    /// Whether its merges are measured; otherwise it merges less, for tests.
+    is_measured: bool,
 }
 
 /// Whether the cache has the library and the launcher.
@@ -154,13 +164,20 @@ impl ClickHouse {
 
     /// Another server. It uses the programs that [`build`] put into the cache; everything else is below the folder `state`.
     pub fn beside(paths: &Paths, state: PathBuf, listeners: Listeners) -> Self {
-        Self { state, programs: paths.cache.join("clickhouse"), listeners, zone: None }
+        let programs = paths.cache.join("clickhouse");
+        Self { state, programs, listeners, zone: None, is_measured: false }
     }
 
     /// The same server; from its next start on, in this time zone.
     #[must_use]
     pub fn in_zone(self, zone: &str) -> Self {
         Self { zone: Some(zone.to_owned()), ..self }
+    }
+
+    /// The same server; from its next start on, it merges by the server's own rule and logs what views cost.
+    #[must_use]
+    pub fn measured(self) -> Self {
+        Self { is_measured: true, ..self }
     }
 
     /// The local stack's server.
@@ -189,6 +206,11 @@ impl ClickHouse {
         self.daemon().process().is_some()
     }
 
+    /// The id of its process, if that is alive.
+    pub fn pid(&self) -> Option<i32> {
+        self.daemon().process().map(|process| process.pid())
+    }
+
     /// Starts it, waits until it answers, and restarts it if it hangs.
     pub(super) fn ensure(&self) -> anyhow::Result<()> {
         self.configure()?;
@@ -211,6 +233,7 @@ impl ClickHouse {
             ("NODE_ADDRESS", &*self.listeners.pods_host),
             ("NATIVE_PORT", &*native_port),
             ("PASSWORD", PASSWORD),
+            ("PURPOSE", if self.is_measured { MEASURED } else { FOR_TESTS }),
         ];
         put(&self.state.join("config.xml"), &render(CONFIGURATION, &values))?;
         put(&self.state.join("users.xml"), &render(USERS, &values))?;
@@ -254,10 +277,16 @@ mod tests {
 
     #[test]
     fn templates_leave_no_place_unfilled() {
-        for template in [CONFIGURATION, USERS] {
-            let values = [("NODE_ADDRESS", NODE_ADDRESS), ("NATIVE_PORT", "9000"), ("PASSWORD", PASSWORD)];
+        for (template, purpose) in [(CONFIGURATION, FOR_TESTS), (CONFIGURATION, MEASURED), (USERS, "")] {
+            let values = [
+                ("NODE_ADDRESS", NODE_ADDRESS),
+                ("NATIVE_PORT", "9000"),
+                ("PASSWORD", PASSWORD),
+                ("PURPOSE", purpose),
+            ];
             let text = render(template, &values);
             assert!(!text.contains('@'), "{text}");
+            assert!(text.contains(purpose), "{text}");
         }
     }
 }
