@@ -1,6 +1,8 @@
-//! Measurements: throughput and memory of the gateway, the cost of accepting OTLP, a gateway under a heavy load of OTLP, tables of
-//! `ClickHouse`, and the operator with hundreds of pipelines.
+//! Measurements: throughput and memory of the gateway, the cost of spans until their rows are merged, the cost of accepting OTLP, a gateway
+//! under a heavy load of OTLP, tables of `ClickHouse`, and the operator with hundreds of pipelines.
 
+pub mod bill;
+mod collector;
 pub mod load;
 pub mod memory;
 pub mod operator_scale;

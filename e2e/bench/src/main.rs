@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use e2e_bench::bill::{self, BillArgs};
 use e2e_bench::load::{self, LoadArgs};
 use e2e_bench::memory::{self, MemoryArgs};
 use e2e_bench::operator_scale::{self, OperatorScaleArgs};
@@ -11,7 +12,7 @@ use e2e_bench::schema_bench::{self, SchemaBenchArgs};
 use e2e_bench::throughput::{self, ThroughputArgs, witness};
 use e2e_stack::say;
 
-/// Measures throughput, memory, OTLP and load, table layouts, and the operator at scale
+/// Measures throughput, the cost of merges, memory, OTLP and load, table layouts, and the operator at scale
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -23,6 +24,9 @@ struct Arguments {
 enum Command {
     /// Measure spans per CPU-second of the gateway, and of other programs
     Throughput(ThroughputArgs),
+
+    /// Measure the CPU time and the written bytes of spans until their rows are merged
+    Bill(BillArgs),
 
     /// Check the gateway's memory budget under a cgroup limit
     Memory(MemoryArgs),
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
     e2e_stack::conclude(match Arguments::parse().command {
         Command::Throughput(args) => throughput::run(&args),
+        Command::Bill(args) => bill::run(&args),
         Command::Memory(args) => memory::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Otlp(args) => otlp::run(&args),

@@ -31,7 +31,7 @@ use e2e_stack::kafka::HOST_ADDRESS;
 use e2e_stack::process::interrupt;
 use e2e_stack::{programs, say};
 pub(crate) use front::{Behaviour, Front};
-pub(crate) use gateway::{Gateway, Usage};
+pub(crate) use gateway::{Gateway, Usage, kib_in};
 use load::Load;
 pub use report::Outcome;
 use scenario::{Scenario, Size};

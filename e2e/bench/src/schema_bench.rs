@@ -32,9 +32,13 @@ use e2e_fixtures::spans::{Encoding, Run, Shape};
 use e2e_stack::process::interrupt;
 use e2e_stack::{clickhouse::HOST_URL, kafka::HOST_ADDRESS};
 use e2e_stack::{programs, say};
+pub(crate) use question::NAMES;
+pub(crate) use report::Answer;
 use report::{Report, VariantReport};
-use table::Table;
-use variant::{VARIANTS, Variant};
+pub(crate) use table::Table;
+use table::stack_server;
+use variant::VARIANTS;
+pub(crate) use variant::{Layout, SERVICE_FIRST, TIME_FIRST, TRACE_FIRST, Variant, plain};
 
 /// Partitions of the topic. Chosen: the usual number of one gateway.
 const PARTITIONS: i32 = 4;
@@ -142,7 +146,7 @@ fn short(gateway: &Path) -> Result<()> {
     for variant in &report.variants {
         ensure!(variant.bytes_per_row > 0.0, "{} has no rows", variant.name);
         ensure!(variant.insert_cpu_seconds > 0.0, "the inserts of {} cost nothing", variant.name);
-        for name in question::NAMES {
+        for name in NAMES {
             let answer = variant.questions.iter().find(|answer| answer.name == name);
             let rows = answer.map_or(0, |answer| answer.read_rows);
             ensure!(rows > 0, "{}: {name} read no row", variant.name);
@@ -227,7 +231,7 @@ impl Bench<'_> {
         let file = folder.join("gateway.yaml");
         gateway::write_config(&config, &file)?;
         let statements = gateway::table_statements(self.gateway, &file)?;
-        let table = Table::create(&database, &statements).await?;
+        let table = Table::create(&stack_server(), &database, &statements).await?;
         let outcome = self.insert_and_ask(variant, &table, &file, &folder).await;
         table.delete().await;
         self.topic.delete_group(&group(self.topic, variant)).await.ok();
@@ -258,7 +262,7 @@ impl Bench<'_> {
         ensure!(inserts.rows == self.args.spans, "{} of {} rows", inserts.rows, self.args.spans);
         table.merge().await?;
         let sizes = table.sizes().await?;
-        let questions = table.ask(variant, self.args.times).await?;
+        let questions = table.ask(variant, &NAMES, self.args.times).await?;
         Ok(VariantReport::new(variant, &inserts, &sizes, questions))
     }
 

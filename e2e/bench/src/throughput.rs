@@ -38,12 +38,15 @@ use e2e_stack::paths::Paths;
 use e2e_stack::process::{Job, command, interrupt};
 use e2e_stack::programs;
 use e2e_stack::say;
-use entrant::{Entrant, InsertFormat, Peer};
-use report::{Report, shape_name};
+pub(crate) use entrant::InsertFormat;
+use entrant::{Entrant, Peer};
+use report::Report;
+pub(crate) use report::{float, layout_name, ratio, rounded, shape_name};
 pub(crate) use rows::Columns;
 pub(crate) use server::{Engine, Sink, TABLE};
 pub(crate) use sink::{NullSink, serve_connection, stored};
 use spool::{Comparison, Spool};
+pub(crate) use threads::thread_time;
 
 /// What to measure, with which load and which sinks.
 #[derive(Args, Clone, Debug)]
@@ -170,7 +173,7 @@ enum MessageEncoding {
 
 /// The three layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum TableLayout {
+pub(crate) enum TableLayout {
     /// One column of JSON a set: every value in its type
     Json,
     /// One map of text a set
@@ -180,7 +183,7 @@ enum TableLayout {
 }
 
 impl TableLayout {
-    fn layout(self) -> Layout {
+    pub(crate) fn layout(self) -> Layout {
         match self {
             TableLayout::Json => Layout::Json,
             TableLayout::Map => Layout::Map,

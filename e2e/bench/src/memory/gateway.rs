@@ -236,7 +236,8 @@ impl Drop for Gateway {
     }
 }
 
-fn kib_in(status: &str, name: &str) -> Option<u64> {
+/// A number of KiB in the kernel's text about a process (`/proc/PID/status`).
+pub fn kib_in(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }

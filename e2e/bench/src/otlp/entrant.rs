@@ -9,16 +9,13 @@ use serde_json::{Value, json};
 use sluice_gateway_config::{CONTRACT_VERSION, Layout};
 
 use super::Role;
+use crate::collector::{self, Schema};
 use crate::throughput::TABLE;
 use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::pipeline::merged;
 use e2e_stack::clickhouse::HOST_URL;
 use e2e_stack::kafka::HOST_ADDRESS;
-use e2e_stack::process::{command, output};
-use e2e_stack::{clients, paths, say};
-
-/// Go's garbage collector works less often than by default, which helps the Collector (`e2e/bench/peers/README.md`).
-const GOGC: &str = "400";
+use e2e_stack::{clients, say};
 
 /// Largest number of spans in the Collector's queue. Chosen: all spans of a default run, so that answers do not wait for inserts.
 const COLLECTOR_QUEUE_SPANS: u64 = 2_000_000;
@@ -65,8 +62,8 @@ impl Entrant {
         let config = match (self, role) {
             (Entrant::Gateway(_), Role::Edge) => edge(route),
             (Entrant::Gateway(_), Role::Source) => source(route),
-            (Entrant::Collector(_), Role::Edge) => collector(route, &to_kafka(route)),
-            (Entrant::Collector(_), Role::Source) => collector(route, &to_clickhouse(route)),
+            (Entrant::Collector(_), Role::Edge) => collector_with(route, &to_kafka(route)),
+            (Entrant::Collector(_), Role::Source) => collector_with(route, &to_clickhouse(route)),
         };
         gateway::write_config(&config, &file)?;
         Ok(match (self, role) {
@@ -76,11 +73,7 @@ impl Entrant {
                 edge.args(["edge", "--config"]).arg(&file).env_remove("POD_NAME");
                 edge
             }
-            (Entrant::Collector(program), _) => {
-                let mut collector = Command::new(program);
-                collector.arg("--config").arg(format!("file:{}", file.display())).env("GOGC", GOGC);
-                collector
-            }
+            (Entrant::Collector(program), _) => collector::command(program, &file),
         })
     }
 }
@@ -121,12 +114,12 @@ fn source(route: &Route) -> Value {
 }
 
 /// A Collector with this exporter.
-fn collector(route: &Route, out: &Value) -> Value {
+fn collector_with(route: &Route, out: &Value) -> Value {
     let base = json!({
         "receivers": {"otlp": {"protocols": {"grpc": {"endpoint": route.grpc}}}},
         "service": {
             "pipelines": {"traces": {"receivers": ["otlp"]}},
-            "telemetry": {"logs": {"level": "warn"}, "metrics": {"level": "none"}},
+            "telemetry": collector::telemetry(),
         },
     });
     merged(&base, out)
@@ -147,29 +140,13 @@ fn to_kafka(route: &Route) -> Value {
     })
 }
 
-/// An exporter that answers once a request is synced to its queue on the disk, and inserts as in
-/// `e2e/bench/peers/otel-collector/collector.yaml`.
+/// An exporter that answers once a request is synced to its queue on the disk.
 fn to_clickhouse(route: &Route) -> Value {
+    let queue = json!({"sending_queue": {"storage": "file_storage", "queue_size": COLLECTOR_QUEUE_SPANS}});
+    let exporter = merged(&collector::exporter(HOST_URL, &route.name, Schema::OfGateway), &queue);
     json!({
         "extensions": {"file_storage": {"directory": route.volume, "create_directory": true, "fsync": true}},
-        "exporters": {"clickhouse": {
-            "endpoint": HOST_URL,
-            "database": route.name,
-            "traces_table_name": TABLE,
-            "create_schema": false,
-            "json": true,
-            "async_insert": false,
-            "compress": "lz4",
-            "timeout": "60s",
-            "sending_queue": {
-                "storage": "file_storage",
-                "sizer": "items",
-                "queue_size": COLLECTOR_QUEUE_SPANS,
-                "num_consumers": 2,
-                "block_on_overflow": true,
-                "batch": {"min_size": 10_000, "max_size": 20_000, "flush_timeout": "1s"},
-            },
-        }},
+        "exporters": {"clickhouse": exporter},
         "service": {"extensions": ["file_storage"], "pipelines": {"traces": {"exporters": ["clickhouse"]}}},
     })
 }
@@ -177,14 +154,12 @@ fn to_clickhouse(route: &Route) -> Value {
 /// Compiles the Collector for a role, if it is missing from the cache. With Kafka it is that of the tests with real clients, with
 /// `ClickHouse` that of `cargo throughput`: the two exporters have no version with the same core.
 pub fn build_collector(role: Role) -> Result<PathBuf> {
-    say::progress("collector", "compile, unless it is compiled already");
     match role {
-        Role::Edge => clients::collector(),
-        Role::Source => {
-            let script = paths::workspace().join("e2e/bench/peers/otel-collector/build.sh");
-            let said = output(&mut command(script))?;
-            Ok(PathBuf::from(said.lines().next_back().context("the script names no program")?))
+        Role::Edge => {
+            say::progress("collector", "compile, unless it is compiled already");
+            clients::collector()
         }
+        Role::Source => collector::build(),
     }
 }
 
@@ -207,11 +182,16 @@ mod tests {
 
     #[test]
     fn a_collector_syncs_what_it_answers() {
-        let config = collector(&route(), &to_clickhouse(&route()));
+        let config = collector_with(&route(), &to_clickhouse(&route()));
+        let queue = &config["exporters"]["clickhouse"]["sending_queue"];
+        assert_eq!(
+            (queue["storage"].as_str(), queue["sizer"].as_str()),
+            (Some("file_storage"), Some("items"))
+        );
         assert_eq!(config["extensions"]["file_storage"]["fsync"], true);
         assert_eq!(config["service"]["pipelines"]["traces"]["receivers"][0], "otlp");
         assert_eq!(config["service"]["pipelines"]["traces"]["exporters"][0], "clickhouse");
-        let config = collector(&route(), &to_kafka(&route()));
+        let config = collector_with(&route(), &to_kafka(&route()));
         assert_eq!(config["exporters"]["kafka"]["producer"]["required_acks"], -1);
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::question::{NAMES, POD, Subjects, TAG, questions};
+use super::question::{POD, Subjects, TAG, questions};
 use super::report::Answer;
 use super::variant::Variant;
 use e2e_fixtures::oracle::{Database, Server};
@@ -43,11 +43,12 @@ pub struct Sizes {
 
 /// The server's version.
 pub async fn version() -> Result<String> {
-    let text = server().text("SELECT version()", "TSV").await?;
+    let text = stack_server().text("SELECT version()", "TSV").await?;
     Ok(text.trim().to_owned())
 }
 
-fn server() -> Server {
+/// The local stack's server.
+pub fn stack_server() -> Server {
     Server::new(HOST_URL, "default", "")
 }
 
@@ -58,14 +59,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// Makes database, table and views.
-    pub async fn create(database: &str, statements: &[String]) -> Result<Table> {
-        let server = server();
-        let database = Database::create(&server, database).await?;
+    /// Makes database, table and views. Without statements, another program makes the table.
+    pub async fn create(server: &Server, database: &str, statements: &[String]) -> Result<Table> {
+        let database = Database::create(server, database).await?;
         for statement in statements {
             server.execute(statement).await?;
         }
-        Ok(Table { server, database })
+        Ok(Table { server: server.clone(), database })
     }
 
     /// Removes it. If that fails, it is only reported: the measurements stay valid.
@@ -79,12 +79,10 @@ impl Table {
         format!("{}.{TABLE}", self.database.name())
     }
 
-    async fn numbers<const N: usize>(&self, query: &str) -> Result<[u64; N]> {
-        let mut numbers = [0; N];
-        for (number, cell) in numbers.iter_mut().zip(self.cells::<N>(query).await?) {
-            *number = cell.parse().with_context(|| format!("read the number {cell:?}"))?;
-        }
-        Ok(numbers)
+    /// The numbers in the single row that a query returns.
+    pub async fn numbers<const N: usize>(&self, query: &str) -> Result<[u64; N]> {
+        let text = self.server.text(query, "TSV").await?;
+        numbers_in(&text).with_context(|| format!("understand the answer to {query}"))
     }
 
     /// The costs of the inserts, from the server's log.
@@ -135,10 +133,11 @@ impl Table {
         Ok(Sizes { rows, table_bytes, view_bytes })
     }
 
-    /// Runs every query `times` times; the first answer, which fills caches, does not count.
-    pub async fn ask(&self, variant: &Variant, times: u32) -> Result<Vec<Answer>> {
+    /// Runs the queries with these names `times` times; the first answer, which fills caches, does not count.
+    pub async fn ask(&self, variant: &Variant, names: &[&'static str], times: u32) -> Result<Vec<Answer>> {
         let about = self.subjects(variant).await?;
-        for (name, text) in questions(variant, &self.name(), &about) {
+        let asked = questions(variant, &self.name(), &about);
+        for (name, text) in asked.into_iter().filter(|(name, _)| names.contains(name)) {
             for time in 0..=times {
                 let comment = if time == 0 { "first".to_owned() } else { self.comment(name) };
                 let settings = format!("SETTINGS max_threads = {THREADS}, log_comment = '{comment}'");
@@ -147,7 +146,7 @@ impl Table {
         }
         self.server.execute("SYSTEM FLUSH LOGS query_log").await?;
         let mut answers = Vec::new();
-        for name in NAMES {
+        for &name in names {
             answers.push(self.answer(name).await?);
         }
         Ok(answers)
@@ -195,12 +194,47 @@ impl Table {
     /// The single row that a query returns.
     async fn cells<const N: usize>(&self, query: &str) -> Result<[String; N]> {
         let text = self.server.text(query, "TSV").await?;
-        let cells: Vec<String> = text.trim_end_matches('\n').split('\t').map(str::to_owned).collect();
-        cells.try_into().map_err(|cells| anyhow::anyhow!("the answer to {query} is {cells:?}, not {N} cells"))
+        cells_in(&text).with_context(|| format!("understand the answer to {query}"))
     }
+}
+
+/// The cells of an answer that is one row of tab-separated text. An answer without a row is one empty cell.
+fn cells_in<const N: usize>(text: &str) -> Result<[String; N]> {
+    let cells: Vec<String> = text.trim_end_matches('\n').split('\t').map(str::to_owned).collect();
+    cells.try_into().map_err(|cells| anyhow::anyhow!("{cells:?} are not {N} cells"))
+}
+
+/// The numbers of an answer that is one row of tab-separated text.
+fn numbers_in<const N: usize>(text: &str) -> Result<[u64; N]> {
+    let mut numbers = [0; N];
+    for (number, cell) in numbers.iter_mut().zip(cells_in::<N>(text)?) {
+        *number = cell.parse().with_context(|| format!("read the number {cell:?}"))?;
+    }
+    Ok(numbers)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds of a question are far below 2^52")]
 fn millis(micros: u64) -> f64 {
     micros as f64 / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_cell_by_cell() {
+        assert_eq!(numbers_in("7\t0\t18446744073709551615\n").unwrap(), [7, 0, u64::MAX]);
+        assert_eq!(cells_in("a b\t\n").unwrap(), ["a b".to_owned(), String::new()]);
+        assert_eq!(cells_in("").unwrap(), [String::new()], "no row");
+    }
+
+    #[test]
+    fn an_answer_of_another_form_is_refused() {
+        assert!(numbers_in::<2>("7\n").is_err());
+        assert!(numbers_in::<1>("7\t8\n").is_err());
+        for cell in ["", "x", "-1", "1.5", "nan"] {
+            assert!(numbers_in::<1>(cell).is_err(), "{cell:?}");
+        }
+    }
 }

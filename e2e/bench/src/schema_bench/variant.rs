@@ -93,7 +93,8 @@ pub const VARIANTS: &[Variant] = &[
     Variant { views: true, synced: true, ..plain("json-service-views-fsync", Layout::Json, SERVICE_FIRST) },
 ];
 
-const fn plain(name: &'static str, layout: Layout, order_by: &'static [&'static str]) -> Variant {
+/// A variant whose only properties are layout and sorting key.
+pub const fn plain(name: &'static str, layout: Layout, order_by: &'static [&'static str]) -> Variant {
     let resource = ResourcePaths::Dynamic;
     Variant { name, layout, order_by, typed: false, resource, views: false, synced: false }
 }

@@ -44,6 +44,34 @@ pub enum InsertFormat {
     Native,
 }
 
+impl InsertFormat {
+    /// Its name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            InsertFormat::RowBinary => "row-binary",
+            InsertFormat::Native => "native",
+        }
+    }
+
+    /// Its name in the gateway's config.
+    pub fn config_name(self) -> &'static str {
+        match self {
+            InsertFormat::RowBinary => "RowBinary",
+            InsertFormat::Native => "Native",
+        }
+    }
+
+    /// The memory limit of a gateway that reads messages in this encoding.
+    pub fn memory_limit(self, encoding: Encoding) -> &'static str {
+        match (self, encoding) {
+            (InsertFormat::RowBinary, Encoding::OtlpProto) => MEMORY_LIMIT,
+            (InsertFormat::RowBinary, Encoding::OtlpJson) => JSON_MEMORY_LIMIT,
+            (InsertFormat::Native, Encoding::OtlpProto) => NATIVE_MEMORY_LIMIT,
+            (InsertFormat::Native, Encoding::OtlpJson) => NATIVE_JSON_MEMORY_LIMIT,
+        }
+    }
+}
+
 /// A peer by its name and the command that runs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -171,12 +199,6 @@ fn write_config(route: &Route, insert_format: InsertFormat, folder: &Path) -> Re
         Encoding::OtlpProto => ("OtlpProto", RECORD_BATCH_MAX),
         Encoding::OtlpJson => ("OtlpJson", JSON_RECORD_BATCH_MAX),
     };
-    let (insert, memory_limit) = match (insert_format, route.encoding) {
-        (InsertFormat::RowBinary, Encoding::OtlpProto) => ("RowBinary", MEMORY_LIMIT),
-        (InsertFormat::RowBinary, Encoding::OtlpJson) => ("RowBinary", JSON_MEMORY_LIMIT),
-        (InsertFormat::Native, Encoding::OtlpProto) => ("Native", NATIVE_MEMORY_LIMIT),
-        (InsertFormat::Native, Encoding::OtlpJson) => ("Native", NATIVE_JSON_MEMORY_LIMIT),
-    };
     let orders = Orders {
         broker: &route.brokers,
         topic: &route.topic,
@@ -192,10 +214,10 @@ fn write_config(route: &Route, insert_format: InsertFormat, folder: &Path) -> Re
         }},
         "sink": {"clickhouse": {
             "table": route.table,
-            "insert": {"format": insert},
+            "insert": {"format": insert_format.config_name()},
             "schema": {"layout": route.layout},
         }},
-        "memory": {"limit": memory_limit},
+        "memory": {"limit": insert_format.memory_limit(route.encoding)},
     });
     if let Some(volume) = &route.volume {
         let spools = json!({

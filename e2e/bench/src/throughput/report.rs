@@ -114,7 +114,7 @@ pub fn layout_name(layout: Layout) -> &'static str {
     clippy::cast_precision_loss,
     reason = "a report's figures are rounded to three digits behind the point anyway"
 )]
-fn float(count: u64) -> f64 {
+pub(crate) fn float(count: u64) -> f64 {
     count as f64
 }
 
@@ -122,11 +122,11 @@ fn seconds(microseconds: u64) -> f64 {
     float(microseconds) / 1e6
 }
 
-pub(super) fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-pub(super) fn ratio(of: f64, to: f64) -> f64 {
+pub(crate) fn ratio(of: f64, to: f64) -> f64 {
     if to > 0.0 { of / to } else { 0.0 }
 }
 

@@ -71,9 +71,9 @@ fn children(parent: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Name and times in the kernel's line about a thread: `id (name) state …`, user and system time in the 12th and 13th fields after the name
+/// Name and times in the kernel's line about a thread, or about a whole process: `id (name) state …`, user and system time in the 12th and 13th fields after the name
 /// (proc(5)). The name may contain spaces and parentheses.
-fn thread_time(stat: &str, ticks_per_second: u64) -> Option<ThreadTime> {
+pub(crate) fn thread_time(stat: &str, ticks_per_second: u64) -> Option<ThreadTime> {
     let (id_and_name, fields) = stat.rsplit_once(')')?;
     let (_, name) = id_and_name.split_once('(')?;
     let mut times = fields.split_ascii_whitespace().skip(11).map(str::parse::<u64>);

@@ -1,0 +1,125 @@
+//! The wait until the merges of a case are quiet.
+//!
+//! Job: find the moment at which the bill ends. Place in the flow: after the inserts, before the logs are read. The server looks for merges
+//! in the background, at longer and longer intervals from 10 s on, and a larger age of parts allows more of them; so merges never end for
+//! certain. They count as quiet when none has run or begun for a given time. Limits: the wait has a longest time.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::account::DATABASE;
+use super::servers::{CaseServer, Reading};
+use crate::schema_bench::Table;
+use e2e_stack::process::interrupt;
+use e2e_stack::say;
+
+/// Time between two looks at the merges. Each look is a query, which costs the server about 2 ms.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Time between two progress lines.
+const SAID: Duration = Duration::from_mins(1);
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Time without a merge.
+    pub quiet: Duration,
+    /// Longest time in all.
+    pub most: Duration,
+}
+
+/// How the wait ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// What the server had used when the last merge was seen.
+    pub reading: Reading,
+    /// Whether merges were quiet.
+    pub is_quiet: bool,
+}
+
+/// Waits until merges are quiet.
+///
+/// # Errors
+/// The server does not answer, or the command is interrupted.
+pub async fn until_quiet(case: &str, table: &Table, server: &CaseServer, wait: Patience) -> Result<Ended> {
+    // Makes the log, if no merge was logged yet.
+    server.client.execute("SYSTEM FLUSH LOGS part_log").await?;
+    let query = merges_query();
+    let began = Instant::now();
+    let (mut seen, mut reading) = (Seen::default(), server.reading()?);
+    let mut said = Instant::now();
+    loop {
+        interrupt::check()?;
+        let [running, begun] = table.numbers(&query).await?;
+        if seen.look(began.elapsed(), running, begun) {
+            reading = server.reading()?;
+        }
+        let is_quiet = seen.quiet_for(began.elapsed()) >= wait.quiet;
+        if is_quiet || began.elapsed() >= wait.most {
+            return Ok(Ended { reading, is_quiet });
+        }
+        if said.elapsed() >= SAID {
+            said = Instant::now();
+            say::progress(case, &format!("{running} merges run, {begun} have begun"));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Merges of the case's tables that run, and all that have begun.
+fn merges_query() -> String {
+    format!(
+        "SELECT (SELECT count() FROM system.merges WHERE database = '{DATABASE}'), \
+         (SELECT count() FROM system.part_log WHERE event_type = 'MergePartsStart' AND database = '{DATABASE}')"
+    )
+}
+
+/// What the looks have seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// Merges that have begun.
+    begun: u64,
+    /// When a merge ran or had begun, since the wait began.
+    active: Duration,
+}
+
+impl Seen {
+    /// Notes a look; returns whether a merge runs or has begun since the look before.
+    fn look(&mut self, now: Duration, running: u64, begun: u64) -> bool {
+        let is_active = running > 0 || begun > self.begun;
+        self.begun = begun;
+        if is_active {
+            self.active = now;
+        }
+        is_active
+    }
+
+    fn quiet_for(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.active)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merges_are_quiet_since_the_last_one_ran_or_began() {
+        let seconds = Duration::from_secs;
+        let mut seen = Seen::default();
+        assert!(seen.look(seconds(0), 1, 7), "it runs");
+        assert!(!seen.look(seconds(10), 0, 7));
+        assert_eq!(seen.quiet_for(seconds(10)), seconds(10));
+        assert!(seen.look(seconds(20), 0, 8), "it began and ended between two looks");
+        assert!(!seen.look(seconds(30), 0, 8));
+        assert_eq!(seen.quiet_for(seconds(30)), seconds(10));
+    }
+
+    #[test]
+    fn without_any_merge_it_is_quiet_from_the_beginning() {
+        let mut seen = Seen::default();
+        assert!(!seen.look(Duration::from_secs(5), 0, 0));
+        assert_eq!(seen.quiet_for(Duration::from_secs(5)), Duration::from_secs(5));
+    }
+}
