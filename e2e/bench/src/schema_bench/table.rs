@@ -224,9 +224,9 @@ mod tests {
 
     #[test]
     fn an_answer_is_read_cell_by_cell() {
-        assert_eq!(numbers_in("7\t0\t18446744073709551615\n").unwrap(), [7, 0, u64::MAX]);
-        assert_eq!(cells_in("a b\t\n").unwrap(), ["a b".to_owned(), String::new()]);
-        assert_eq!(cells_in("").unwrap(), [String::new()], "no row");
+        assert_eq!(numbers_in::<3>("7\t0\t18446744073709551615\n").unwrap(), [7, 0, u64::MAX]);
+        assert_eq!(cells_in::<2>("a b\t\n").unwrap(), ["a b".to_owned(), String::new()]);
+        assert_eq!(cells_in::<1>("").unwrap(), [String::new()], "no row");
     }
 
     #[test]

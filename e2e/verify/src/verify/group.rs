@@ -345,6 +345,13 @@ fn deep(steps: &Steps, on: &OnStack<'_>) -> anyhow::Result<()> {
             bench.args(["schema-bench", "--short", "--gateway"]).arg(programs::GATEWAY.file(Form::Tested));
             quiet("schema-bench", bench)
         })?;
+        steps.once("bill inserts, waits for merges and counts", || {
+            let mut bench = Command::new(programs::BENCH.file(Form::Tested));
+            bench.args(["bill", "--shape", "rich", "--collector", "off", "--times", "1", "--quiet", "5"]);
+            bench.args(["--spans", "20000", "--rate", "10000", "--views", "--gateway"]);
+            bench.arg(programs::GATEWAY.file(Form::Tested));
+            quiet("bill", bench)
+        })?;
     }
     Ok(())
 }
