@@ -13,7 +13,7 @@ pub const DERIVED: [(&str, &str); 23] = [
         "the partitions / `partitionsPerReplica`, 2 with `source.otlp`, or the decision of `scaling`",
     ),
     ("source.kafka.consumerGroup", "`<namespace>.<name>`"),
-    ("source.otlp.logs", "one for each worker"),
+    ("source.otlp.logs", "one for each worker, rounded up so that each shard has as many"),
     ("scaling.maxReplicas", "the number of partitions"),
     ("gateway.image", "the operator's image for gateways, as `gateway.upgradeStrategy` says"),
     ("gateway.workers", "the whole cores of `gateway.resources.requests.cpu`, at least 1"),

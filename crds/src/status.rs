@@ -225,8 +225,8 @@ pub struct TopicStatus {
 #[serde(rename_all = "camelCase")]
 pub struct Lag {
     /// Messages that are not yet committed, over all partitions, or with source.otlp over the logs of all gateways, in steps: the number stays
-    /// until it is half or twice as many, and is then rounded to two significant digits. 0 is exact. `kubectl sluice lag` and metrics show the
-    /// exact number.
+    /// until it is half or twice as many, and is then rounded to two significant digits. 0 is exact. With source.otlp it may be a
+    /// minute old: the operator asks gateways every 15 to 30 s. `kubectl sluice lag` and metrics show the exact number of now.
     pub messages: i64,
 }
 

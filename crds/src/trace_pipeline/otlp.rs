@@ -62,8 +62,9 @@ pub struct OtlpSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenants: Option<EdgeTenants>,
 
-    /// Number of logs on each queue volume, 1 to 32; a worker reads a log. When it is not set, one for each worker. With a smaller number,
-    /// the logs beyond it are read until they are empty.
+    /// Number of logs on each queue volume, 1 to 32, and at least one for each shard: a worker reads a log, and a log goes to one shard. When it
+    /// is not set, one for each worker, rounded up so that each shard has as many. With a smaller number, the logs beyond it are read until they
+    /// are empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32))]
     pub logs: Option<u32>,

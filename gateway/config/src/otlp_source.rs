@@ -32,9 +32,9 @@ pub struct OtlpSource {
     /// What each tenant may send; absent means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenants: Option<Tenants>,
-    /// Number of logs on the volume, 1 to [`LOGS_MAX`]; a worker reads a log, and a log goes to one shard. Absent means one for each worker, and as many for
-    /// each shard. Logs that the volume has
-    /// beyond this number are read until they are empty.
+    /// Number of logs on the volume, 1 to [`LOGS_MAX`], and at least one for each shard: a worker reads a log, and a log goes to one shard. Absent
+    /// means one for each worker, rounded up so that each shard has as many. Logs that the volume has beyond this number are read until they are
+    /// empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logs: Option<u32>,
     /// Maximum bytes of dead letters on the volume, out of `queue.maxBytes`: at least [`DEAD_LETTER_BYTES_MIN`].

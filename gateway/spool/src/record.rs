@@ -274,7 +274,7 @@ impl SegmentHeader {
             .sealed()
     }
 
-    /// Reads a header. In another version than [`VERSION`], fields may mean something else.
+    /// Reads a header. In a version that this program does not read, fields may mean something else.
     pub fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Option<Self> {
         let mut take = Take::checked(bytes)?;
         if take.bytes(8) != SEGMENT_MAGIC {
