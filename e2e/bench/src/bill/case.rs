@@ -106,7 +106,8 @@ impl Settings {
         let layout = layout_name(self.layout.layout());
         let mut name = format!("{layout}-{}-{}", self.format.name(), self.order.name());
         if let BlockSize::Rows(rows) = self.block {
-            name += &format!("-{rows}");
+            name.push('-');
+            name.push_str(&rows.to_string());
         }
         if self.has_views {
             name += "-views";

@@ -46,21 +46,21 @@ pub async fn until_quiet(case: &str, table: &Table, server: &CaseServer, wait: P
     // Makes the log, if no merge was logged yet.
     server.client.execute("SYSTEM FLUSH LOGS part_log").await?;
     let query = merges_query();
-    let began = Instant::now();
+    let start = Instant::now();
     let (mut seen, mut reading) = (Seen::default(), server.reading()?);
-    let mut said = Instant::now();
+    let mut told = Instant::now();
     loop {
         interrupt::check()?;
         let [running, begun] = table.numbers(&query).await?;
-        if seen.look(began.elapsed(), running, begun) {
+        if seen.look(start.elapsed(), running, begun) {
             reading = server.reading()?;
         }
-        let is_quiet = seen.quiet_for(began.elapsed()) >= wait.quiet;
-        if is_quiet || began.elapsed() >= wait.most {
+        let is_quiet = seen.quiet_for(start.elapsed()) >= wait.quiet;
+        if is_quiet || start.elapsed() >= wait.most {
             return Ok(Ended { reading, is_quiet });
         }
-        if said.elapsed() >= SAID {
-            said = Instant::now();
+        if told.elapsed() >= SAID {
+            told = Instant::now();
             say::progress(case, &format!("{running} merges run, {begun} have begun"));
         }
         tokio::time::sleep(LOOK).await;

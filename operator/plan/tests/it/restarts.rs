@@ -18,7 +18,7 @@ const DOCUMENT: &str = include_str!("../../../RESTARTS.md");
 
 /// Changes of the full sample that a person may make, one by one: field, and value as JSON.
 #[rustfmt::skip]
-const CHANGES: [(&str, &str); 211] = [
+const CHANGES: [(&str, &str); 214] = [
     ("source.kafka.connectionRef.name", r#""another""#),
     ("source.kafka.bootstrapServers", r#"["kafka-9.kafka:9093"]"#),
     ("source.kafka.tls.caSecretRef.name", r#""another""#),
