@@ -336,7 +336,13 @@ impl<'a> Turn<'a> {
                 let late = format!("no progress for {} s: {why}", self.terms.deadline_seconds);
                 self.failed(workload, written, &late)
             }
-            Judgement::Waits(_) | Judgement::Unwell(_) | Judgement::Failed(_) | Judgement::Well { .. } => {
+            // `Unheard`: after a start of the operator, a rollout that is late waits until the gateway was asked, for a minute at most. Then the
+            // message has the cause.
+            Judgement::Waits(_)
+            | Judgement::Unwell(_)
+            | Judgement::Unheard
+            | Judgement::Failed(_)
+            | Judgement::Well { .. } => {
                 let words = match &self.seen.trouble {
                     _ if state == RolloutState::Failed => &written.message,
                     Some(trouble) => trouble,

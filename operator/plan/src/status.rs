@@ -19,6 +19,7 @@ mod scaling;
 mod silent;
 mod transactions;
 mod unconnected;
+mod unheard;
 mod verdict;
 mod volumes;
 

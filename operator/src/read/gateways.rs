@@ -18,6 +18,7 @@
 //! [`STATE_BYTES_MAX`]: sluice_gateway_config::STATE_BYTES_MAX
 
 pub mod commands;
+mod error;
 pub mod exchange;
 pub mod full_volumes;
 pub mod logs;
@@ -27,6 +28,8 @@ pub mod silence;
 pub mod unconnected;
 pub mod without_state;
 
+pub use error::Error;
+
 use bytes::Bytes;
 use exchange::exchange;
 use hyper::{Method, StatusCode, header::HeaderValue};
@@ -34,18 +37,23 @@ use k8s_openapi::api::core::v1::Pod;
 use sample::report::Report;
 use sluice_gateway_config::{GatewayState, PodIdentity, Readiness, Remaining, STATE_PATH, StateError};
 use sluice_plan::{
+    Moment,
     drain::{
         self, Answer,
         undrain::{Says, is_kept_out, kept_out_words},
     },
     names::{ADMIN_PORT, GATEWAY_CONTAINER},
+    observed::hanging_words,
     pods,
 };
 use std::{
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout_at},
+};
 use tracing::debug;
 
 /// Longest request in seconds: what a scrape waits for a busy node. Chosen.
@@ -83,6 +91,8 @@ pub struct Gateway {
     uid: HeaderValue,
     /// The process that runs in it, by the id of its container: what another one has said is not said by this one.
     container: Option<String>,
+    /// Since when it has not been ready, by the kubelet's account; `None` while it is, and if the kubelet does not say.
+    pub unready_since: Option<Moment>,
 }
 
 /// What a gateway says of why it takes no part.
@@ -94,45 +104,6 @@ pub enum Absence {
     None,
     /// This, in its own words.
     Because(String),
-}
-
-/// Why a gateway gave no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// No connection.
-    #[error("cannot connect to {address}: {source}")]
-    Connect { address: SocketAddr, source: std::io::Error },
-    /// The connection broke, or the answer cannot be read.
-    #[error("cannot ask {address} for {path}: {source}")]
-    Ask { address: SocketAddr, path: &'static str, source: exchange::Error },
-    /// Nothing in time.
-    #[error("{address} does not answer {path} within {REQUEST_SECONDS} s")]
-    Timeout { address: SocketAddr, path: &'static str },
-    /// It answers that it cannot.
-    #[error("{address} answers {path} with status {status}")]
-    Refused { address: SocketAddr, path: &'static str, status: StatusCode },
-    /// It answers something else.
-    #[error("the answer of {address} to {path} {source}")]
-    Unreadable { address: SocketAddr, path: &'static str, source: StateError },
-    /// The address is another pod's by now.
-    #[error("{address} answers {path} as another pod, {found}, not as {meant}")]
-    OtherPod { address: SocketAddr, path: &'static str, found: String, meant: String },
-}
-
-impl Error {
-    /// Whether something answers there, and not as a gateway of a version that this operator knows.
-    pub fn is_strange(&self) -> bool {
-        match self {
-            Self::Connect { .. } | Self::Timeout { .. } | Self::Refused { .. } => false,
-            Self::Ask { source, .. } => matches!(source, exchange::Error::TooLarge),
-            Self::Unreadable { .. } | Self::OtherPod { .. } => true,
-        }
-    }
-
-    /// What is wrong with what came; `None` if nothing came, as through a network that lets nothing pass.
-    pub fn refusal(&self) -> Option<String> {
-        (self.is_strange() || matches!(self, Self::Refused { .. })).then(|| self.to_string())
-    }
 }
 
 impl Gateway {
@@ -149,6 +120,7 @@ impl Gateway {
             name: pod.metadata.name.clone()?,
             uid: pod.metadata.uid.as_deref()?.parse().ok()?,
             container: container(pod),
+            unready_since: pods::unready_since(pod),
         };
         pods::is_running(pod).then_some(gateway)
     }
@@ -157,6 +129,16 @@ impl Gateway {
     pub fn is_same_process(&self, other: &Self) -> bool {
         (self.ordinal, self.address, &self.uid, &self.container)
             == (other.ordinal, other.address, &other.uid, &other.container)
+    }
+
+    /// Why it takes no part if it does not answer, with what helps.
+    pub fn silence(&self, error: &Error) -> String {
+        match error {
+            Error::Timeout { address, .. } => {
+                hanging_words((self.namespace.as_str(), self.name.as_str()), &address.to_string())
+            }
+            other => other.to_string(),
+        }
     }
 
     /// All that it says.
@@ -248,7 +230,7 @@ impl Gateway {
             }
             Ok(Some(remaining)) => self.at(remaining.control),
             Ok(None) => return Answer::Unknown,
-            Err(error) => return self.silence(&error),
+            Err(error) => return self.no_answer(&error),
         };
         match (request, commands.ask(Method::POST, path).await) {
             (_, Ok((StatusCode::NOT_FOUND, _))) => Answer::Unknown,
@@ -273,7 +255,7 @@ impl Gateway {
         match remaining {
             Ok(remaining) => remaining.as_ref().map_or(Says::Silent, says),
             Err(error) => {
-                self.silence(&error);
+                self.no_answer(&error);
                 Says::Silent
             }
         }
@@ -282,11 +264,11 @@ impl Gateway {
     async fn held(&self) -> Answer {
         match self.remaining().await {
             Ok(remaining) => remaining.as_ref().map_or(Answer::Unknown, held),
-            Err(error) => self.silence(&error),
+            Err(error) => self.no_answer(&error),
         }
     }
 
-    fn silence(&self, error: &Error) -> Answer {
+    fn no_answer(&self, error: &Error) -> Answer {
         debug!(pod = %self.name, %error, "a gateway does not say what it holds");
         Answer::Silent
     }
@@ -300,15 +282,12 @@ impl Gateway {
     }
 
     async fn ask(&self, method: Method, path: &'static str) -> Result<(StatusCode, Bytes), Error> {
-        let answer = timeout(Duration::from_secs(REQUEST_SECONDS), self.exchange(method, path)).await;
-        answer.unwrap_or(Err(Error::Timeout { address: self.address, path }))
-    }
-
-    async fn exchange(&self, method: Method, path: &'static str) -> Result<(StatusCode, Bytes), Error> {
-        let address = self.address;
-        let stream =
-            TcpStream::connect(address).await.map_err(|source| Error::Connect { address, source })?;
-        let answer = exchange(stream, address.to_string(), method, path, Some(&self.uid)).await;
+        let (address, until) = (self.address, Instant::now() + Duration::from_secs(REQUEST_SECONDS));
+        let stream = timeout_at(until, TcpStream::connect(address)).await;
+        let stream = stream.map_err(|_| Error::Unreached { address })?;
+        let stream = stream.map_err(|source| Error::Connect { address, source })?;
+        let answer = exchange(stream, address.to_string(), method, path, Some(&self.uid));
+        let answer = timeout_at(until, answer).await.map_err(|_| Error::Timeout { address, path })?;
         answer.map_err(|source| Error::Ask { address, path, source })
     }
 }
@@ -357,6 +336,7 @@ mod tests {
             name: "prod-gateway-1".into(),
             uid: HeaderValue::from_static("one"),
             container: None,
+            unready_since: None,
         }
     }
 

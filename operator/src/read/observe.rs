@@ -9,7 +9,8 @@ use super::{
         sample::{self, Sample, Source},
         security::{KafkaSecrets, KafkaSecurity},
     },
-    not_ready_reason, refused_pods, volumes,
+    not_ready_reason::{self, NotReady},
+    refused_pods, volumes,
 };
 use crate::world::{
     World,
@@ -86,17 +87,18 @@ pub async fn observe(
     let look = sources.looks.look(&key, &gateways).await;
     let lag_messages = lag(pipeline, kafka.as_ref(), (look.as_deref(), &gateways, workload.as_ref()));
     let now = world.now();
-    let (report, reasons, silent) = sources.memory.with(&key, |memory| {
+    let (report, not_ready, silent) = sources.memory.with(&key, |memory| {
         let report = gateway_report::hear(&mut memory.report, look.as_deref(), &gateways, now);
-        let reasons = not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, now);
-        (report, reasons, silence::hear(&mut memory.silence, look.as_deref(), &gateways))
+        let not_ready = not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, now);
+        (report, not_ready, silence::hear(&mut memory.silence, look.as_deref(), &gateways))
     });
     let GatewayReport { told, messages, open_transactions, messages_lost, sink, insert_error } = report;
     if let Some(workload) = &mut workload {
         let now = Timestamp::now();
         workload.count_unready(now);
         let unmounted = |pod: &Pod| Some((pods::ordinal(pod)?, pods::unmounted(pod, now)?));
-        workload.told_by(&pods.iter().filter_map(unmounted).chain(reasons).collect());
+        let NotReady { reasons, unheard } = not_ready;
+        workload.told_by(&pods.iter().filter_map(unmounted).chain(reasons).collect(), &unheard);
     }
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);

@@ -1,6 +1,6 @@
 //! Facts about a pod that several decisions need: which gateway it is, whether it is ready, whether it runs.
 
-use crate::names::GATEWAY_CONTAINER;
+use crate::{ground::moment::Moment, names::GATEWAY_CONTAINER};
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, Pod, PodCondition},
     jiff::{SignedDuration, Timestamp},
@@ -71,6 +71,15 @@ pub fn unmounted(pod: &Pod, now: Timestamp) -> Option<String> {
     ))
 }
 
+/// Since when the process of a gateway has not been ready, by the kubelet's account: since it was last ready, or since it began. `None` while it is
+/// ready, and if the kubelet does not say.
+pub fn unready_since(pod: &Pod) -> Option<Moment> {
+    let unready = conditions(pod, "Ready", "False").next()?.last_transition_time.as_ref()?.0;
+    let begun =
+        gateway(pod).and_then(|gateway| gateway.state.as_ref()?.running.as_ref()?.started_at.as_ref());
+    Some(Moment::of_timestamp(begun.map_or(unready, |begun| begun.0.max(unready))))
+}
+
 fn gateway(pod: &Pod) -> Option<&ContainerStatus> {
     let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
     containers.iter().find(|container| container.name == GATEWAY_CONTAINER)
@@ -80,6 +89,24 @@ fn gateway(pod: &Pod) -> Option<&ContainerStatus> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_process_is_not_ready_since_it_was_last_ready_or_since_it_began() {
+        let since = |ready: &str, transition: Option<&str>, begun: Option<&str>| {
+            let pod = json!({"metadata": {"name": "prod-gateway-0"}, "status": {
+                "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": transition}],
+                "containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                    "state": {"running": {"startedAt": begun}}}],
+            }});
+            unready_since(&serde_json::from_value(pod).unwrap())
+        };
+        let (early, late) = (Some("1970-01-01T00:00:05Z"), Some("1970-01-01T00:00:09Z"));
+        assert_eq!(since("False", late, early), Some(Moment(9_000)), "it was ready before");
+        assert_eq!(since("False", early, late), Some(Moment(9_000)), "it was started again");
+        assert_eq!(since("False", early, None), Some(Moment(5_000)));
+        assert_eq!(since("False", None, early), None);
+        assert_eq!(since("True", early, early), None);
+    }
 
     #[test]
     fn a_pod_whose_volumes_are_not_mounted_says_so_after_a_minute() {

@@ -43,6 +43,8 @@ pub struct GatewaySeen {
     pub trouble: Option<String>,
     /// Why it takes no part, in its own words; `None` while it is ready, does not run, merely starts, drains, or was not asked.
     pub says: Option<String>,
+    /// Whether that is not known yet, as after a start of the operator.
+    pub is_unheard: bool,
     pub memory: MemorySeen,
 }
 
@@ -71,6 +73,7 @@ impl GatewaySeen {
             waiting: container.and_then(waiting),
             trouble: if is_ready { None } else { trouble(&status, GATEWAY_CONTAINER) },
             says: None,
+            is_unheard: false,
             memory: MemorySeen::of(pod),
         })
     }

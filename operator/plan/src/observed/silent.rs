@@ -14,6 +14,36 @@ pub struct SilentSeen {
     pub address: String,
     /// For how long it has given no answer.
     pub seconds: u64,
-    /// What is wrong with what it answers; `None` while nothing comes.
-    pub refusal: Option<String>,
+    pub how: Silence,
+}
+
+/// What came instead of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Silence {
+    /// It was not asked yet, as after a start of the operator.
+    NotAsked,
+    /// Nothing: there is no connection, or it breaks.
+    Unreached,
+    /// A connection, and nothing more: the process hangs or is stopped.
+    Hangs,
+    /// Something that is no answer, with what is wrong with it.
+    Strange(String),
+}
+
+/// A gateway that takes connections at this address and answers none, with what helps and what that costs.
+pub fn hanging_words((namespace, pod): (&str, &str), address: &str) -> String {
+    hanging_cause(address) + &hanging_remedy(namespace, pod)
+}
+
+/// What such a gateway does.
+pub(crate) fn hanging_cause(address: &str) -> String {
+    format!("takes connections at {address} and answers none: its process hangs or is stopped")
+}
+
+/// What helps, as the end of a message.
+pub(crate) fn hanging_remedy(namespace: &str, pod: &str) -> String {
+    format!(
+        ". kubectl logs {pod} -n {namespace} has its last words; kubectl delete pod {pod} -n {namespace} replaces it. No span is lost: its queue \
+         volume stays, and Kafka or the clients send again what it has not acknowledged"
+    )
 }

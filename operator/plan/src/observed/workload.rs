@@ -15,7 +15,10 @@ use k8s_openapi::api::{
 };
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// A gateway that is not ready for this many seconds stays so until a person acts, as far as evictions are concerned. Chosen: the longest start
 /// that the probes allow takes one minute, and a node that is drained a few.
@@ -97,6 +100,8 @@ pub struct PodSeen {
     pub going: Option<GoingSeen>,
     /// Why its gateway takes no part, in its own words; `None` while it does not run, merely starts, drains, or was not asked.
     pub says: Option<String>,
+    /// Whether that is not known yet, as after a start of the operator.
+    pub is_unheard: bool,
 }
 
 /// A pod with a deletion timestamp.
@@ -187,13 +192,15 @@ impl WorkloadSeen {
         self.stay_unready = u32::try_from(staying).unwrap_or(u32::MAX);
     }
 
-    /// What those that run and are not ready say of it, by their ordinals.
-    pub fn told_by(&mut self, says: &BTreeMap<u32, String>) {
+    /// What those that run and are not ready say of it, and which of them were not heard yet, by their ordinals.
+    pub fn told_by(&mut self, says: &BTreeMap<u32, String>, unheard: &BTreeSet<u32>) {
         for pod in &mut self.pods {
-            pod.says = number_of(&pod.name).and_then(|ordinal| says.get(&ordinal)).cloned();
+            let Some(ordinal) = number_of(&pod.name) else { continue };
+            (pod.says, pod.is_unheard) = (says.get(&ordinal).cloned(), unheard.contains(&ordinal));
         }
-        for gateway in &mut self.gateways {
-            gateway.says = says.get(&gateway.ordinal).filter(|_| gateway.ready_since.is_none()).cloned();
+        for gateway in self.gateways.iter_mut().filter(|gateway| gateway.ready_since.is_none()) {
+            gateway.says = says.get(&gateway.ordinal).cloned();
+            gateway.is_unheard = unheard.contains(&gateway.ordinal);
         }
     }
 
@@ -224,7 +231,15 @@ impl PodSeen {
         let going = GoingSeen::of(pod);
         let trouble = trouble(&status, GATEWAY_CONTAINER).filter(|_| going.is_none());
         let stays = is_ready && going.is_none();
-        (!stays).then_some(Self { name, trouble, is_kept_by_volume, unscheduled_since, going, says: None })
+        (!stays).then_some(Self {
+            name,
+            trouble,
+            is_kept_by_volume,
+            unscheduled_since,
+            going,
+            says: None,
+            is_unheard: false,
+        })
     }
 
     /// Why it is not ready, for people; `None` while it is on its way, or on its way out in time.

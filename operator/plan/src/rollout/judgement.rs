@@ -29,6 +29,8 @@ pub(super) enum Judgement {
     },
     /// It is not ready yet, or has trouble.
     Unwell(String),
+    /// It is not ready, and the operator has not heard yet why.
+    Unheard,
     /// It will not be ready without a change.
     Failed(String),
 }
@@ -38,7 +40,8 @@ impl Judgement {
     pub(super) fn worse(self, other: Self) -> Self {
         let weight = |of: &Self| match of {
             Self::Failed(_) => 3,
-            Self::Unwell(_) => 2,
+            // With equal weights, the message names the first of two gateways.
+            Self::Unwell(_) | Self::Unheard => 2,
             Self::Waits(text) => u8::from(!text.is_empty()),
             Self::Well { .. } => 0,
         };
@@ -63,15 +66,19 @@ fn of_new(gateway: &GatewaySeen, now: Timestamp) -> Judgement {
     if let Some(since) = gateway.ready_since {
         return Judgement::Well { since };
     }
-    let trouble = gateway.trouble.as_deref().or(gateway.says.as_deref()).unwrap_or("is not ready");
-    let words = format!("{}: {trouble}", gateway.name);
+    let trouble = gateway.trouble.as_deref().or(gateway.says.as_deref());
+    let words = format!("{}: {}", gateway.name, trouble.unwrap_or("is not ready"));
     let waits_for = |words: &[&str]| gateway.waiting.as_deref().is_some_and(|word| words.contains(&word));
     let age_seconds = gateway.created.map_or(0, |made| seconds_between(made, now));
     let is_hopeless = gateway.exit_code == Some(EXIT_CONFIG)
         || gateway.ends >= ENDS_MAX
         || waits_for(&NEVER)
         || (waits_for(&PULLING) && age_seconds >= PULL_SECONDS);
-    if is_hopeless { Judgement::Failed(words) } else { Judgement::Unwell(words) }
+    match trouble {
+        _ if is_hopeless => Judgement::Failed(words),
+        None if gateway.is_unheard => Judgement::Unheard,
+        _ => Judgement::Unwell(words),
+    }
 }
 
 /// Seconds from one moment to another; below zero when the clocks disagree.

@@ -13,7 +13,7 @@ use crate::{
     planned::{Plan, Planned, Waiting},
     status::{
         derived::whole_mib,
-        edge, messages, otlp, readers, silent,
+        edge, messages, otlp, readers, silent, unheard,
         verdict::{self, Verdict},
         volumes,
     },
@@ -65,17 +65,17 @@ impl Progress {
                 Self::Refused { reason: reason::SPEC_INVALID, message: all.join("; ") }
             }
             Ok(_) if Intent::of(pipeline) == Intent::Suspend => Self::of_rest(pipeline, observed),
-            Ok(_) if Intent::of(pipeline) == Intent::LeaveAlone => Self::left_alone(observed, now),
+            Ok(_) if Intent::of(pipeline) == Intent::LeaveAlone => Self::left_alone(pipeline, observed, now),
             Ok(Planned::Waiting(Waiting { reason, message })) => Self::waiting(reason, message.clone()),
             Ok(Planned::Ready(plan)) => Self::of_source(pipeline, plan, observed)
                 .or_else(|| Self::of_schema(pipeline, plan, observed))
                 .or_else(|| Self::of_leaving(plan, observed))
                 .or_else(|| volumes::made_anew(plan, observed))
                 .or_else(|| Self::of_refused_pods(plan, observed))
-                .or_else(|| Self::of_rollout(plan, observed, now))
+                .or_else(|| Self::of_rollout(pipeline, plan, observed, now))
                 .or_else(|| volumes::out_of_reach(pipeline, observed))
                 .or_else(|| volumes::replacing(pipeline, observed))
-                .or_else(|| Self::of_workload(plan, observed, now))
+                .or_else(|| Self::of_workload(pipeline, plan, observed, now))
                 .or_else(|| silent::unanswered(pipeline, observed))
                 .or_else(|| readers::missing(pipeline, plan, observed))
                 .or_else(|| volumes::growing(pipeline, plan, observed))
@@ -91,7 +91,10 @@ impl Progress {
     /// The same, with the partitions that have no reader meanwhile: a pipeline on its way may stay there for long.
     fn with_unread(self, pipeline: &TracePipeline, observed: &Observed) -> Self {
         let Some(words) = readers::meanwhile(pipeline, observed) else { return self };
-        let with = |message: String| format!("{message}; {words}");
+        // A message that is kept from before may end with it.
+        let with = |message: String| {
+            if message.contains(readers::NO_READER) { message } else { format!("{message}; {words}") }
+        };
         match self {
             Self::Moving { reason, message } => Self::Moving { reason, message: with(message) },
             Self::Held { ready, reconciling, message } if ready != reason::PARTITIONS_UNREAD => {
@@ -233,8 +236,11 @@ impl Progress {
     }
 
     /// What runs is counted, and compared with nothing.
-    fn left_alone(observed: &Observed, now: &Time) -> Self {
+    fn left_alone(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Self {
         let seen = observed.workload.clone().unwrap_or_default();
+        if let Some(message) = unheard::said_before(pipeline, observed, reason::REPLICAS_NOT_READY) {
+            return Self::LeftAlone { is_ready: false, message };
+        }
         let counts = share(seen.ready, seen.wanted, ("is ready", "are ready"));
         let trouble = troubles(&seen.pods, now).map(|troubles| format!(": {troubles}")).unwrap_or_default();
         let is_ready = observed.workload.is_some() && seen.ready >= seen.wanted;
@@ -313,36 +319,37 @@ impl Progress {
     }
 
     /// A change that failed, or that one gateway tries before the others get it.
-    fn of_rollout(plan: &Plan, observed: &Observed, now: &Time) -> Option<Self> {
+    fn of_rollout(pipeline: &TracePipeline, plan: &Plan, observed: &Observed, now: &Time) -> Option<Self> {
         let (rollout, workload) = (observed.rollout.as_ref()?, observed.workload.as_ref()?);
         // What is planned now waits for gateways that leave.
         if observed.scaling.drain.is_some() && rollout.revision != objects::revision(plan) {
             return None;
         }
         let troubles = troubles(&workload.pods, now);
+        let before = |reason| unheard::said_before(pipeline, observed, reason);
         let with_troubles = || match &troubles {
             Some(troubles) => format!("{}; {troubles}", rollout.message),
             None => rollout.message.clone(),
         };
         match rollout.state {
             RolloutState::RolledBack => {
-                Some(Self::Failed { reason: reason::ROLLED_BACK, message: with_troubles() })
+                let message = before(reason::ROLLED_BACK).unwrap_or_else(with_troubles);
+                Some(Self::Failed { reason: reason::ROLLED_BACK, message })
             }
             RolloutState::Failed => {
                 Some(Self::Failed { reason: reason::ROLLOUT_FAILED, message: rollout.message.clone() })
             }
-            RolloutState::Canary if troubles.is_some() => Some(Self::Held {
-                ready: reason::REPLICAS_NOT_READY,
-                reconciling: reason::ROLLING_OUT,
-                message: with_troubles(),
-            }),
-            RolloutState::Canary => Some(moving(reason::ROLLING_OUT, rollout.message.as_str())),
+            RolloutState::Canary => {
+                let named = before(reason::REPLICAS_NOT_READY).or(troubles.is_some().then(with_troubles));
+                let on_its_way = || moving(reason::ROLLING_OUT, rollout.message.as_str());
+                Some(named.map_or_else(on_its_way, not_ready))
+            }
             RolloutState::Pending | RolloutState::Rolling | RolloutState::Complete => None,
         }
     }
 
     /// `None` when gateways run as planned.
-    fn of_workload(plan: &Plan, observed: &Observed, now: &Time) -> Option<Self> {
+    fn of_workload(pipeline: &TracePipeline, plan: &Plan, observed: &Observed, now: &Time) -> Option<Self> {
         let wanted = wanted(plan, observed);
         let Some(seen) = observed.workload.as_ref() else {
             return Some(moving(reason::SPEC_CHANGED, "gateways are about to be started"));
@@ -353,12 +360,9 @@ impl Progress {
         if !seen.is_observed {
             return Some(moving(reason::ROLLING_OUT, "gateways are about to be replaced"));
         }
-        if let Some(message) = troubles(&seen.pods, now) {
-            return Some(Self::Held {
-                ready: reason::REPLICAS_NOT_READY,
-                reconciling: reason::ROLLING_OUT,
-                message,
-            });
+        let before = unheard::said_before(pipeline, observed, reason::REPLICAS_NOT_READY);
+        if let Some(message) = before.or_else(|| troubles(&seen.pods, now)) {
+            return Some(not_ready(message));
         }
         if seen.wanted != wanted || seen.replicas != wanted {
             return Some(moving(reason::SCALING, existing(seen.replicas, wanted)));
@@ -377,6 +381,11 @@ impl Progress {
 
 pub(super) fn moving(reason: &'static str, message: impl Into<String>) -> Progress {
     Progress::Moving { reason, message: message.into() }
+}
+
+/// Gateways that are not ready, with what keeps them from it.
+fn not_ready(message: String) -> Progress {
+    Progress::Held { ready: reason::REPLICAS_NOT_READY, reconciling: reason::ROLLING_OUT, message }
 }
 
 /// Gateways that should run: the planned number, or the number that another client has set and the operator keeps. `ScalingLimited`

@@ -15,7 +15,7 @@ use sluice_crds::{
 };
 
 /// Ends the words about partitions without a reader.
-const NO_READER: &str = "no reader";
+pub(super) const NO_READER: &str = "no reader";
 
 /// Gateways run, and some of the partitions have no reader.
 pub(super) fn missing(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Progress> {

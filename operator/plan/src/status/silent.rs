@@ -7,24 +7,43 @@ use super::progress::{Progress, named};
 use crate::{
     facts::Observed,
     names::{ADMIN_PORT, CONTROL_PORT},
-    observed::{SILENT_SECONDS, SilentSeen},
+    observed::{SILENT_SECONDS, Silence, SilentSeen, hanging_cause, hanging_remedy},
 };
-use sluice_crds::{SILENT_GATEWAYS_MAX, SilentGateway, TracePipeline, status::reason};
+use sluice_crds::{
+    SILENT_GATEWAYS_MAX, SilentGateway, TracePipeline,
+    status::{condition, reason},
+};
 use std::collections::BTreeSet;
 
 /// `None` while every ready gateway answers.
 pub(super) fn unanswered(pipeline: &TracePipeline, observed: &Observed) -> Option<Progress> {
     let lasting = lasting(pipeline, observed);
     let pods = named(lasting.iter().copied().map(in_words).collect())?;
-    // One that answers can be reached.
-    let remedy = if lasting.iter().any(|silent| silent.refusal.is_none()) {
+    if let Some(message) = said_before(pipeline, &lasting) {
+        return Some(Progress::waiting(reason::REPLICAS_NOT_READY, message));
+    }
+    let is_unreached = |silent: &SilentSeen| matches!(silent.how, Silence::Unreached | Silence::NotAsked);
+    let network = lasting.iter().copied().any(is_unreached).then(|| {
         format!(
             ". Allow connections from the operator to ports {ADMIN_PORT} and {CONTROL_PORT} of gateways (NetworkPolicy, firewall)"
         )
-    } else {
-        String::new()
+    });
+    let namespace = pipeline.metadata.namespace.as_deref().unwrap_or_default();
+    let hanging = lasting.iter().find(|silent| silent.how == Silence::Hangs);
+    let hanging = hanging.map(|silent| hanging_remedy(namespace, &silent.name));
+    let remedies = network.unwrap_or_default() + &hanging.unwrap_or_default();
+    Some(Progress::waiting(reason::REPLICAS_NOT_READY, format!("{pods}{remedies}")))
+}
+
+/// The former message about gateways of which one was not asked yet: how it is silent is not known, and the message holds.
+fn said_before(pipeline: &TracePipeline, lasting: &[&SilentSeen]) -> Option<String> {
+    let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
+    let mut ready = conditions.filter(|one| one.type_ == condition::READY);
+    let before = ready.next().filter(|before| before.reason == reason::REPLICAS_NOT_READY)?;
+    let is_named = |silent: &SilentSeen| {
+        silent.how == Silence::NotAsked && before.message.contains(&begins(&silent.name))
     };
-    Some(Progress::waiting(reason::REPLICAS_NOT_READY, format!("{pods}{remedy}")))
+    lasting.iter().copied().any(is_named).then(|| before.message.clone())
 }
 
 /// The same gateways, for the status: also while `Ready` says something else, so that another operator need not count their minute anew.
@@ -44,9 +63,18 @@ fn lasting<'a>(pipeline: &TracePipeline, observed: &'a Observed) -> Vec<&'a Sile
     observed.silent.iter().filter(is_lasting).collect()
 }
 
-fn in_words(SilentSeen { name, address, refusal, .. }: &SilentSeen) -> String {
-    match refusal {
-        None => format!("{name} is ready, but does not answer the operator at {address}"),
-        Some(refusal) => format!("{name} is ready, but the operator cannot use its answer: {refusal}"),
+fn in_words(SilentSeen { name, address, how, .. }: &SilentSeen) -> String {
+    let name = begins(name);
+    match how {
+        Silence::NotAsked | Silence::Unreached => {
+            format!("{name} does not answer the operator at {address}")
+        }
+        Silence::Hangs => format!("{name} {}", hanging_cause(address)),
+        Silence::Strange(why) => format!("{name} the operator cannot use its answer: {why}"),
     }
+}
+
+/// How the words about a gateway begin.
+fn begins(name: &str) -> String {
+    format!("{name} is ready, but")
 }

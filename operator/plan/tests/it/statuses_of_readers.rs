@@ -5,8 +5,9 @@ use serde_json::json;
 use sluice_crds::{DrainState, DrainStatus, TracePipelineStatus};
 use sluice_plan::{
     Observed,
-    observed::{SilentSeen, UnreadSeen},
+    observed::{Silence, SilentSeen, UnreadSeen},
 };
+use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
 fn partitions_without_a_reader_are_said_after_half_a_minute_and_then_until_they_have_one() {
@@ -63,13 +64,13 @@ fn partitions_without_a_reader_are_said_also_while_gateways_leave() {
 #[test]
 fn a_ready_gateway_that_does_not_answer_is_named_with_its_address_after_a_minute() {
     let (mut pipeline, facts) = running(&json!({}), &[]);
-    let silent = |seconds, refusal: Option<&str>| {
+    let silent = |seconds, how| {
         let (name, address) = ("demo-gateway-1".to_owned(), "10.0.0.1:9090".to_owned());
-        let silent = SilentSeen { name, address, seconds, refusal: refusal.map(str::to_owned) };
+        let silent = SilentSeen { name, address, seconds, how };
         Observed { silent: vec![silent], ..facts.clone() }
     };
-    assert_eq!(summary(&said(&pipeline, &silent(59, None)))[0], "True/Running", "a busy node");
-    let status = said(&pipeline, &silent(60, None));
+    assert_eq!(summary(&said(&pipeline, &silent(59, Silence::Unreached)))[0], "True/Running", "a busy node");
+    let status = said(&pipeline, &silent(60, Silence::Unreached));
     let expected = ["False/ReplicasNotReady", "True/Waiting", "False/Ok"];
     assert_eq!(summary(&status), expected);
     assert_eq!(
@@ -78,14 +79,25 @@ fn a_ready_gateway_that_does_not_answer_is_named_with_its_address_after_a_minute
          and 9091 of gateways (NetworkPolicy, firewall)"
     );
     pipeline.status = Some(status.clone());
-    assert_eq!(said(&pipeline, &silent(0, None)), status, "another operator has not asked it yet");
+    let not_asked = silent(0, Silence::NotAsked);
+    assert_eq!(said(&pipeline, &not_asked), status, "another operator has not asked it yet");
     assert_eq!(summary(&said(&pipeline, &facts))[0], "True/Running");
     let words = "10.0.0.1:9090 answers /state with status 500 Internal Server Error";
     assert_eq!(
-        condition(&said(&pipeline, &silent(60, Some(words))), "Ready").message,
+        condition(&said(&pipeline, &silent(60, Silence::Strange(words.into()))), "Ready").message,
         format!("demo-gateway-1 is ready, but the operator cannot use its answer: {words}"),
         "no network is in the way"
     );
+    let hangs = said(&pipeline, &silent(60, Silence::Hangs));
+    let message = &condition(&hangs, "Ready").message;
+    assert!(message.contains("its process hangs or is stopped"), "{message}");
+    for advice in ["logs", "delete pod"] {
+        assert!(message.contains(&format!("kubectl {advice} demo-gateway-1 -n default")), "{message}");
+    }
+    assert!(message.contains("No span is lost") && !message.contains("NetworkPolicy"), "{message}");
+    // How it is silent is not known before it is asked, and is no reason to say something else.
+    pipeline.status = Some(hangs.clone());
+    assert_eq!(said(&pipeline, &not_asked), hangs);
 }
 
 /// `Ready` would otherwise be true for the minute that a new operator counts.
@@ -96,7 +108,7 @@ fn silent_gateways_stay_named_after_a_restart_also_if_another_pod_was_named_mean
             name: format!("demo-gateway-{ordinal}"),
             address: format!("10.0.{net}.{ordinal}:9090"),
             seconds,
-            refusal: None,
+            how: if seconds == 0 { Silence::NotAsked } else { Silence::Unreached },
         };
         (0..5).map(seen).collect()
     };
@@ -125,4 +137,29 @@ fn silent_gateways_stay_named_after_a_restart_also_if_another_pod_was_named_mean
     let anew = said(&pipeline, &with(silent(1, 0)));
     assert_eq!(summary_of(&anew), "True/Running", "all pods were made anew, and may not listen yet");
     assert_eq!(anew.silent_gateways, []);
+}
+
+/// Without this, `Ready` would say for the first look of a new operator only how many are ready.
+#[test]
+fn the_cause_of_a_gateway_that_a_new_operator_has_not_heard_stays() {
+    let pod = serde_json::from_value(json!({"metadata": {"name": "demo-gateway-1"}})).unwrap();
+    let (mut pipeline, mut facts) = running(&json!({"readyReplicas": 2}), &[pod]);
+    let mut heard = |says: &[(u32, String)], unheard: &[u32]| {
+        let workload = facts.workload.as_mut().unwrap();
+        workload.told_by(&says.iter().cloned().collect(), &unheard.iter().copied().collect());
+        facts.clone()
+    };
+    let waits = [(1, "waits for the table".to_owned())];
+    let (told, unheard, silent) = (heard(&waits, &[]), heard(&[], &[1]), heard(&[], &[]));
+    assert_eq!(summary_of(&said(&pipeline, &unheard)), "False/Progressing", "there is no former cause");
+    let status = said(&pipeline, &told);
+    assert_eq!(condition(&status, "Ready").message, "demo-gateway-1: waits for the table");
+    pipeline.status = Some(status.clone());
+    assert_eq!(said(&pipeline, &unheard), status);
+    assert_eq!(summary_of(&said(&pipeline, &silent)), "False/Progressing", "it has no reason any more");
+    // Another pod that was not heard has nothing to do with it.
+    let elsewhere = serde_json::from_value(json!({"metadata": {"name": "demo-gateway-2"}})).unwrap();
+    let (_, mut other) = running(&json!({"readyReplicas": 2}), &[elsewhere]);
+    other.workload.as_mut().unwrap().told_by(&BTreeMap::new(), &BTreeSet::from([2]));
+    assert_eq!(summary_of(&said(&pipeline, &other)), "False/Progressing");
 }

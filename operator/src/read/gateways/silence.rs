@@ -2,7 +2,10 @@
 //! bytes for each gateway that is silent.
 
 use super::{Gateway, looks::Look};
-use sluice_plan::{Moment, observed::SilentSeen};
+use sluice_plan::{
+    Moment,
+    observed::{Silence, SilentSeen},
+};
 use std::collections::HashMap;
 
 /// Since when gateways of one pipeline do not answer.
@@ -24,21 +27,21 @@ pub fn hear(
     for gateway in ready {
         let known = before.remove(gateway);
         let said = look.and_then(|look| Some((look.at, &look.of(gateway)?.report)));
-        let (seconds, refusal) = match said {
+        let (seconds, how) = match said {
             Some((_, Ok(_))) => continue,
             Some((at, Err(error))) => {
                 // If the clock went back, the time begins again.
                 let begun = known.filter(|begun| begun.0 <= at.0).unwrap_or(at);
                 since.insert(gateway.clone(), begun);
-                (at.0.saturating_sub(begun.0) / 1_000, error.refusal())
+                (at.0.saturating_sub(begun.0) / 1_000, error.silence())
             }
             None => {
                 since.extend(known.map(|begun| (gateway.clone(), begun)));
-                (0, None)
+                (0, Silence::NotAsked)
             }
         };
         let (name, address) = (gateway.name.clone(), gateway.address.to_string());
-        silent.push(SilentSeen { name, address, seconds, refusal });
+        silent.push(SilentSeen { name, address, seconds, how });
     }
     silent
 }
@@ -105,12 +108,11 @@ mod tests {
         };
         let silent = seen(Error::Timeout { address: address(), path: "/state" });
         assert_eq!((silent.name.as_str(), silent.address.as_str()), ("prod-gateway-1", "10.0.0.1:9090"));
-        assert_eq!(silent.refusal, None);
+        assert_eq!(silent.how, Silence::Hangs, "the kernel takes connections for a process that is stopped");
+        assert_eq!(seen(Error::Unreached { address: address() }).how, Silence::Unreached);
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         let refused = seen(Error::Refused { address: address(), path: "/state", status });
-        assert_eq!(
-            refused.refusal.as_deref(),
-            Some("10.0.0.1:9090 answers /state with status 500 Internal Server Error")
-        );
+        let words = "10.0.0.1:9090 answers /state with status 500 Internal Server Error";
+        assert_eq!(refused.how, Silence::Strange(words.into()));
     }
 }

@@ -79,6 +79,34 @@ fn stepped(written: &RolloutStatus, workload: &WorkloadSeen, trouble: Option<&st
     step(now(), &terms, Some(written), &seen)
 }
 
+/// An operator that starts after the deadline would otherwise fail the rollout for no cause that it knows.
+#[test]
+fn a_rollout_that_is_late_fails_with_the_cause_once_the_gateway_was_heard() {
+    for (state, partition) in [(RolloutState::Canary, 2), (RolloutState::Rolling, 0)] {
+        let late = |change: fn(&mut GatewaySeen)| {
+            let late = workload(|last| {
+                (last.ready_since, last.created) = (None, Some(ago(600)));
+                change(last);
+            });
+            let gateways = late
+                .gateways
+                .into_iter()
+                .map(|gateway| GatewaySeen { ready_since: gateway.ready_since.map(|_| ago(600)), ..gateway });
+            WorkloadSeen { gateways: gateways.collect(), partition, ..late }
+        };
+        let waits = stepped(&written(state, 600), &late(|last| last.is_unheard = true), None);
+        assert_eq!(waits.next.state, state, "{waits:?}");
+        let heard = late(|last| last.says = Some("waits for the table".into()));
+        let failed = stepped(&written(state, 600), &heard, None);
+        assert_eq!(failed.next.state, RolloutState::RolledBack, "{failed:?}");
+        assert!(failed.next.message.contains("a-gateway-2: waits for the table"), "{failed:?}");
+        // What Kubernetes says of the pod is cause enough.
+        let ended = late(|last| (last.is_unheard, last.trouble) = (true, Some("last exit 69: no".into())));
+        let failed = stepped(&written(state, 600), &ended, None);
+        assert_eq!(failed.next.state, RolloutState::RolledBack, "{failed:?}");
+    }
+}
+
 #[test]
 fn a_canary_passes_waits_or_fails_by_what_its_pod_says() {
     use RolloutState::{Canary, RolledBack, Rolling};
