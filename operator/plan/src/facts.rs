@@ -63,6 +63,8 @@ pub struct Observed {
     pub full_volumes: Vec<FullVolumeSeen>,
     /// Whether the gateways' inserts succeed.
     pub sink: SinkSeen,
+    /// Whether inserts of a gateway have failed lately, and it is not known yet whether others come through.
+    pub inserts_in_doubt: bool,
     /// How the last insert failed of a gateway whose inserts fail; `None` when it does not say.
     pub insert_error: Option<FailedInsert>,
     /// What scaling came to.

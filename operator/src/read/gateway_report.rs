@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 
 /// A report is replaced after this many milliseconds: less than the time between two reconciles of a running pipeline.
 const FRESH_MS: u64 = 20_000;
+/// The same while inserts are in doubt: less than [`inserts::DOUBT_SECONDS`].
+const DOUBT_FRESH_MS: u64 = 14_000;
 
 /// What the gateways of a pipeline report.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +37,8 @@ pub struct GatewayReport {
     pub open_transactions: Option<Vec<OpenTransaction>>,
     /// Whether their inserts succeed.
     pub sink: SinkSeen,
+    /// Whether inserts of one have failed lately, and it is not known yet whether others come through.
+    pub inserts_in_doubt: bool,
     /// The error of the last insert of the first gateway whose inserts fail; `None` while all succeed, and when it does not report the error.
     pub insert_error: Option<FailedInsert>,
 }
@@ -65,7 +69,7 @@ pub fn hear(
     ready.sort_by_key(|gateway| gateway.ordinal);
     if let Some(ReportMemory { at, by, said, .. }) = memory {
         // A clock that went back by far must not keep this for ever.
-        let is_fresh = now.abs_diff(at.0) < FRESH_MS;
+        let is_fresh = now.abs_diff(at.0) < if said.inserts_in_doubt { DOUBT_FRESH_MS } else { FRESH_MS };
         // They were asked and have not answered yet: their last report holds, except for what may have ended since.
         if is_fresh || look.map_or(!ready.is_empty(), |look| look.at == *at) {
             let mut said = said.clone();
@@ -112,6 +116,7 @@ pub fn hear(
         messages,
         open_transactions: open,
         sink,
+        inserts_in_doubt: inserts.values().any(Watched::is_in_doubt),
         insert_error,
     };
     if !answers.is_empty() {

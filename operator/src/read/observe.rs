@@ -1,8 +1,7 @@
 //! Reads what a decision needs: Kafka, the Secrets, the schema Job and the workload. Writes nothing and decides nothing.
 
 use super::{
-    Sources,
-    gateway_report::{self, GatewayReport},
+    Sources, gateway_report,
     gateways::{Gateway, full_volumes, logs, looks::Look, silence, unconnected},
     kafka::{
         cluster::Cluster,
@@ -92,7 +91,6 @@ pub async fn observe(
         let not_ready = not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, now);
         (report, not_ready, silence::hear(&mut memory.silence, look.as_deref(), &gateways))
     });
-    let GatewayReport { told, messages, open_transactions, messages_lost, sink, insert_error } = report;
     if let Some(workload) = &mut workload {
         let now = Timestamp::now();
         workload.count_unready(now);
@@ -120,17 +118,18 @@ pub async fn observe(
         has_committed: kafka.as_ref().is_some_and(Sample::has_committed),
         has_uncommitted: kafka.as_ref().is_some_and(Sample::has_uncommitted),
         secrets,
-        delivery: told.delivery,
-        queue: told.queue,
-        has_empty_queue: told.has_empty_queue,
-        messages_lost,
-        messages,
-        open_transactions,
+        delivery: report.told.delivery,
+        queue: report.told.queue,
+        has_empty_queue: report.told.has_empty_queue,
+        messages_lost: report.messages_lost,
+        messages: report.messages,
+        open_transactions: report.open_transactions,
         silent,
         unconnected: unconnected::hear(look.as_deref(), &gateways),
         full_volumes: full_volumes::full(look.as_deref(), &gateways),
-        sink,
-        insert_error,
+        sink: report.sink,
+        inserts_in_doubt: report.inserts_in_doubt,
+        insert_error: report.insert_error,
         volumes,
         pods_refused,
         // What later steps find.

@@ -9,6 +9,7 @@ use crate::{
 use sluice_crds::{DrainState, ScalingMode, TracePipeline, status::reason};
 use sluice_plan::{
     Intent, Observed, Planned, SchemaSeen, SchemaStep, TopicSeen, Violations, drain::lifecycle::there,
+    observed::inserts::DOUBT_SECONDS,
 };
 
 /// A running pipeline is looked at again after this many seconds, for its lag and for new partitions.
@@ -72,6 +73,7 @@ pub fn next(
     };
     let looks = scaling_seconds(pipeline, observed, source_is_away)
         .min(observed.unread.as_ref().map_or(u64::MAX, |_| unread_partitions::LOOK_SECONDS))
+        .min(if observed.inserts_in_doubt { DOUBT_SECONDS } else { u64::MAX })
         .min(rollout::look_seconds(observed.rollout.as_ref()))
         .min(resize::look_seconds(observed.memory_resizes.as_deref()));
     Next { result, after_seconds: after_seconds.min(looks) }

@@ -7,12 +7,14 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-const ONCE: &str = "sluice_gateway_delivery_guarantee{guarantee=\"exactly_once_effect\",reason=\"none\"} 1\n";
+/// A gateway's line about its guarantee.
+pub const ONCE: &str =
+    "sluice_gateway_delivery_guarantee{guarantee=\"exactly_once_effect\",reason=\"none\"} 1\n";
 const WINDOW_OFF: &str =
     "sluice_gateway_delivery_guarantee{guarantee=\"at_least_once\",reason=\"window_off\"} 1\n";
 
 /// A pipeline with two gateways that say this.
-async fn saying(lines: &str) -> (Bench, Pods) {
+pub async fn saying(lines: &str) -> (Bench, Pods) {
     let bench = Bench::start().await;
     bench.create("prod");
     bench.settle("prod").await;
@@ -266,67 +268,6 @@ async fn partitions_that_are_added_are_told() {
     assert_eq!((&told[0]["note"], &told[0]["type"]), (&json!(words), &json!("Normal")));
     bench.reconcile("prod").await.unwrap();
     assert!(bench.server.take_events().is_empty());
-}
-
-/// Lets the gateways be asked again, and says what stands in the status then.
-async fn looked(bench: &Bench) -> String {
-    pass(30);
-    bench.reconcile("prod").await.unwrap();
-    bench.condition("prod", "SinkReachable")
-}
-
-fn inserts(pods: &Pods, done: u64, failed: u64) {
-    pods.each(|gateway| {
-        gateway.is_behind = true;
-        gateway.insert_failures = failed;
-        gateway.more = format!("{ONCE}sluice_gateway_blocks_inserted_total {done}\n");
-    });
-}
-
-#[tokio::test]
-async fn a_sink_that_takes_nothing_is_said_to_be_away_until_it_takes_something() {
-    let (mut bench, pods) = saying(ONCE).await;
-    inserts(&pods, 5, 1);
-    let before = looked(&bench).await;
-    assert_eq!(before, "Unknown NotManaged");
-    inserts(&pods, 5, 2);
-    assert_eq!(looked(&bench).await, before, "one look that fails may be a restart");
-    inserts(&pods, 5, 3);
-    assert_eq!(looked(&bench).await, "False InsertsFailing");
-    // Between two tries, and after another operator has begun, it is said all the same, and nothing is written.
-    bench.server.take_writes();
-    assert_eq!(looked(&bench).await, "False InsertsFailing");
-    inserts(&pods, 5, 4);
-    assert_eq!(looked(&bench).await, "False InsertsFailing");
-    bench.restart();
-    assert_eq!(looked(&bench).await, "False InsertsFailing");
-    assert_eq!(looked(&bench).await, "False InsertsFailing");
-    assert_eq!(bench.server.take_writes(), []);
-    assert_eq!(bench.condition("prod", "Ready"), "False SinkUnavailable");
-    // A newer gateway says how. Times and sizes in the text are no news.
-    for (message, failed) in [("301 parts", 5), ("302 parts", 6)] {
-        let error = json!({"class": "back_pressure", "code": 252, "message": message});
-        pods.each(|gateway| gateway.insert_error = Some(error.clone()));
-        inserts(&pods, 5, failed);
-        looked(&bench).await;
-    }
-    inserts(&pods, 5, 7);
-    looked(&bench).await;
-    let message = bench.written("prod", "SinkReachable").unwrap()["message"].clone();
-    assert!(message.as_str().unwrap().ends_with("ClickHouse answered with code 252: 302 parts"), "{message}");
-    pods.each(|gateway| {
-        gateway.insert_error = Some(json!({"class": "back_pressure", "code": 252, "message": "303 parts"}));
-    });
-    inserts(&pods, 5, 8);
-    bench.server.take_writes();
-    looked(&bench).await;
-    assert_eq!(bench.server.take_writes(), [], "the cause is the same");
-    inserts(&pods, 6, 8);
-    assert_eq!(looked(&bench).await, before);
-    assert_eq!(bench.condition("prod", "Ready"), "True Running");
-    bench.server.take_writes();
-    assert_eq!(looked(&bench).await, before);
-    assert_eq!(bench.server.take_writes(), []);
 }
 
 #[tokio::test]

@@ -35,6 +35,7 @@ mod scaling;
 mod schema;
 mod secrets;
 mod silent;
+mod sink;
 mod state;
 mod suspended;
 mod undrain;

@@ -10,9 +10,17 @@
 //!
 //! A read without an attempt says nothing, and the former state holds: a gateway waits longer between two attempts of a block than the
 //! operator between two reads. One or two failed attempts beside successful ones do not change the state either.
+//!
+//! If ClickHouse refuses all inserts from a moment on, the next read finds inserts of before and failures since: nothing is certain. While a gateway
+//! is in doubt like that, the operator reads every 15 s, and two more reads make it certain: 60 s at most, of which 30 s are those until the first
+//! read.
 
 /// Looks in a row at which inserts failed and none came through, until they count as failing. Chosen: one may be a server that restarts.
 const LOOKS_FAILED: u8 = 2;
+
+/// While inserts are in doubt, gateways are looked at again after this many seconds. Chosen: two looks without an insert that came through lie 30 s
+/// after the last one that did, which most restarts of a server do not last.
+pub const DOUBT_SECONDS: u64 = 15;
 
 /// The class of an insert whose table is another than the gateway knows.
 const REFRESH_SCHEMA: &str = "RefreshSchema";
@@ -81,6 +89,8 @@ pub struct Watched {
     last: Option<Inserts>,
     looks_failed: u8,
     is_failing: Option<bool>,
+    /// Whether inserts failed at the last look beside others that came through.
+    is_mixed: bool,
 }
 
 /// What is known of the inserts of all gateways.
@@ -104,17 +114,22 @@ impl Watched {
         self.is_failing == Some(true)
     }
 
+    /// Whether inserts have failed lately, and it is not known yet whether others come through.
+    pub fn is_in_doubt(&self) -> bool {
+        !self.is_failing() && (self.is_mixed || self.looks_failed > 0)
+    }
+
     /// After another look.
     #[must_use]
     pub fn look(self, now: Inserts) -> Self {
-        let after = Self { last: Some(now), ..self };
+        let after = Self { last: Some(now), is_mixed: false, ..self };
         let Some(last) = self.last.filter(|last| last.done <= now.done && last.failed <= now.failed) else {
             // The first look, or a gateway that was started again and counts from nothing.
             return after;
         };
         let has_failed = now.failed > last.failed;
         if now.done > last.done || (!has_failed && !now.waiting) {
-            return Self { looks_failed: 0, is_failing: Some(false), ..after };
+            return Self { looks_failed: 0, is_failing: Some(false), is_mixed: has_failed, ..after };
         }
         let looks_failed = self.looks_failed.saturating_add(u8::from(has_failed));
         let is_failing = if looks_failed >= LOOKS_FAILED { Some(true) } else { self.is_failing };
@@ -159,6 +174,29 @@ mod tests {
             (&[(5, 1), (5, 2), (0, 0), (0, 1)], Some(true)),
         ] {
             assert_eq!(after(looks), expected, "{looks:?}");
+        }
+    }
+
+    #[test]
+    fn inserts_are_in_doubt_from_the_first_failure_until_they_come_through_or_count_as_failing() {
+        let in_doubt = |looks: &[(u64, u64)]| {
+            let looked = looks.iter().fold(Watched::default(), |watched, (done, failed)| {
+                watched.look(Inserts { done: *done, failed: *failed, waiting: true })
+            });
+            looked.is_in_doubt()
+        };
+        for (looks, expected) in [
+            (&[(5, 1)][..], false),
+            (&[(5, 1), (6, 1)], false),
+            // ClickHouse began to refuse between the two looks.
+            (&[(5, 1), (6, 2)], true),
+            (&[(5, 1), (6, 2), (6, 3)], true),
+            (&[(5, 1), (6, 2), (6, 3), (6, 3)], true),
+            (&[(5, 1), (6, 2), (6, 3), (6, 4)], false),
+            (&[(5, 1), (6, 2), (6, 3), (7, 3)], false),
+            (&[(5, 1), (6, 2), (7, 2)], false),
+        ] {
+            assert_eq!(in_doubt(looks), expected, "{looks:?}");
         }
     }
 

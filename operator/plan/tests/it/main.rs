@@ -106,6 +106,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         unconnected: None,
         full_volumes: Vec::new(),
         sink: SinkSeen::NotKnown,
+        inserts_in_doubt: false,
         insert_error: None,
         scaling: ScalingSeen::default(),
         group_owner: None,
