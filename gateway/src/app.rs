@@ -210,7 +210,7 @@ fn wait_for_table(
             }
             Err(error) => {
                 let text = error.to_string();
-                status.waits_for_table(&text);
+                status.waits_for_table(&text, error.is_missing_table());
                 if text != last {
                     tracing::warn!("not ready: {text}; checking again");
                     last = text;

@@ -6,7 +6,7 @@
 //! | [`secrets`] | the Secrets that the spec names |
 //! | [`kafka`], [`expired_offsets`] | partitions, offsets and lag |
 //! | [`gateways`] | what gateways report; also sends them commands |
-//! | [`gateway_report`], [`not_ready_reason`], [`unread_partitions`], [`memory`] | what follows from the gateways' reports |
+//! | [`gateway_report`], [`not_ready_reason`], [`missing_table`], [`unread_partitions`], [`memory`] | what follows from the gateways' reports |
 //! | [`volumes`] | claims, drain Jobs and storage classes |
 //! | [`refused_pods`] | why Kubernetes creates no pods |
 
@@ -15,6 +15,7 @@ pub mod gateway_report;
 pub mod gateways;
 pub mod kafka;
 pub mod memory;
+pub mod missing_table;
 pub mod not_ready_reason;
 pub mod observe;
 pub mod refused_pods;

@@ -22,7 +22,7 @@ use crate::{
         unread_partitions,
     },
     remove::{self, Progress},
-    steer::{drain::drain_step, rollout, scaling, undrain::undrain},
+    steer::{drain::drain_step, rollout, scaling, schema, undrain::undrain},
     volumes::{argo_cd, grow, orphans, owner_references, replace},
     world::{
         World,
@@ -181,7 +181,13 @@ async fn story(
     let mut facts = observe::observe((pipeline, unresolved), world, sources).await?;
     facts.observed.scaling = scaling::look(pipeline, key, &facts, world);
     facts.observed.unread = unread_partitions::count(key, &facts, &world.shared.memory);
-    let planned = plan(pipeline, &facts.observed, &world.shared.defaults);
+    let mut planned = plan(pipeline, &facts.observed, &world.shared.defaults);
+    let before = planned.as_ref().ok().and_then(Planned::ready);
+    let again = Box::pin(schema::run_again(pipeline, key, (before, &facts), world)).await;
+    if let Some(seen) = again {
+        facts.observed.schema = seen;
+        planned = plan(pipeline, &facts.observed, &world.shared.defaults);
+    }
     let ready = planned.as_ref().ok().and_then(Planned::ready);
     // Their number changes with the StatefulSet, so that no gateway leaves before the StatefulSet may be applied.
     let stays = ready.filter(|plan| !plan.holds_source());

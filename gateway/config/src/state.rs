@@ -134,6 +134,10 @@ pub struct GatewaySample {
     /// The last failure among `insert_failures`, which may be over. Default: none, or not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub insert_error: Option<InsertErrorState>,
+    /// Whether ClickHouse says that the table does not exist, while the gateway waits for it before it reads. Later, `insert_error` says so.
+    /// Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table_missing: Option<bool>,
     /// Whether sealed blocks have waited for ClickHouse for 2 s, in memory or on the queue volume. Default: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sink_behind: Option<bool>,
@@ -405,6 +409,15 @@ mod tests {
         let least: InsertErrorState = serde_json::from_str(r#"{"class": "retry", "since": 1}"#).unwrap();
         assert_eq!(least, InsertErrorState { class: "retry".into(), code: None, message: None });
         assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().insert_error, None);
+    }
+
+    #[test]
+    fn that_the_table_is_missing_is_read_back_and_an_older_gateway_does_not_say_it() {
+        let sample = GatewaySample { table_missing: Some(true), ..GatewaySample::default() };
+        let written = serde_json::to_value(&sample).unwrap();
+        assert_eq!(written["tableMissing"], true);
+        assert_eq!(serde_json::from_value::<GatewaySample>(written).unwrap(), sample);
+        assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().table_missing, None);
     }
 
     #[test]

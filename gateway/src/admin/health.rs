@@ -15,7 +15,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -44,6 +44,8 @@ pub struct Status {
     table_misfit: Mutex<Option<String>>,
     /// How often the table was looked at in vain.
     pub(super) table_failures: AtomicU64,
+    /// Whether ClickHouse said last that the table does not exist.
+    pub(super) table_missing: AtomicBool,
     pub(super) consumer: OnceLock<Arc<ConsumerStats>>,
     drain: Drain,
     pub(super) spool: OnceLock<Spool>,
@@ -89,6 +91,7 @@ impl Status {
             account: RowAccount::default(),
             table_misfit: Mutex::new(Some("the gateway has not checked the table yet".to_owned())),
             table_failures: AtomicU64::new(0),
+            table_missing: AtomicBool::new(false),
             consumer: OnceLock::new(),
             drain: Drain::default(),
             spool: OnceLock::new(),
@@ -132,12 +135,14 @@ impl Status {
 
     /// Records that the table fits.
     pub fn table_fits(&self) {
+        self.table_missing.store(false, Ordering::Relaxed);
         *self.table_misfit() = None;
     }
 
-    /// Records that the table is missing, does not fit, or could not be read.
-    pub fn waits_for_table(&self, why: &str) {
+    /// Records that the table is missing, does not fit, or could not be read; `is_missing` tells the first from the others.
+    pub fn waits_for_table(&self, why: &str, is_missing: bool) {
         self.table_failures.fetch_add(1, Ordering::Relaxed);
+        self.table_missing.store(is_missing, Ordering::Relaxed);
         *self.table_misfit() = Some(format!("waits for the table: {why}"));
     }
 

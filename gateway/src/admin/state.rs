@@ -44,6 +44,7 @@ impl Status {
             rows_in_flight: self.account.in_flight(),
             queue: self.queue(),
             resident_bytes: resident_bytes().and_then(count),
+            table_missing: self.table_missing.load(Ordering::Relaxed).then_some(true),
             pool_free_bytes: u64::try_from(self.pool.free_bytes()).ok(),
             unconnected: consumer.and_then(|stats| self.unconnected(stats)),
             partitions_owned: count(owned),

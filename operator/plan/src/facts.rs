@@ -2,7 +2,7 @@
 
 use crate::{
     observed::{
-        EdgeSeen, FullVolumeSeen, MessagesSeen, OpenTransaction, Partitions, ReconcileFailure, SchemaSeen,
+        EdgeSeen, FullVolumeSeen, MessagesSeen, MissingTable, OpenTransaction, Partitions, ReconcileFailure, SchemaSeen,
         Secrets, ServersSeen, SilentSeen, StorageClassSeen, UnconnectedSeen, UnreadSeen, VolumesSeen,
         WorkloadSeen,
         inserts::{FailedInsert, SinkSeen},
@@ -67,6 +67,8 @@ pub struct Observed {
     pub inserts_in_doubt: bool,
     /// How the last insert failed of a gateway whose inserts fail; `None` when it does not say.
     pub insert_error: Option<FailedInsert>,
+    /// That a gateway of the newest revision misses the table; `None` while none does, and if it is unknown.
+    pub missing_table: Option<MissingTable>,
     /// What scaling came to.
     pub scaling: ScalingSeen,
     /// A pipeline that has the same consumer group and came first ([`crate::pipeline::group_owner::group_owner`]).

@@ -66,7 +66,10 @@ pub use pipeline::{
 };
 pub use plan::{plan, schema_job_name};
 pub use planned::{Plan, Planned, Waiting};
-pub use schema::{SCHEMA_LOOK_AFTER, SCHEMA_RETRY_AFTER, SCHEMA_RETRY_AFTER_MAX, SchemaPlan, SchemaStep};
+pub use schema::{
+    RunsAgain, SCHEMA_LOOK_AFTER, SCHEMA_RETRY_AFTER, SCHEMA_RETRY_AFTER_MAX, SchemaPlan, SchemaStep,
+    outdated as outdated_schema_job,
+};
 pub use status::{
     Advice, OneTimeEvent, Server, advice, derived, for_metrics, one_time_events, removing,
     replica_conflict_message, status, status_of_failure,

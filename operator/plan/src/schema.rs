@@ -3,6 +3,10 @@
 //! The Job has a config of its own, which depends on nothing but what the Job needs, so that more partitions or more
 //! memory do not run it again. Its name is the hash of all that it is: a Job cannot be changed, and never has to be.
 
+mod again;
+
+pub use again::{RunsAgain, outdated};
+
 use crate::{
     identity::Identity,
     names::TokenUse,

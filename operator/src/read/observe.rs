@@ -8,6 +8,7 @@ use super::{
         sample::{self, Sample, Source},
         security::{KafkaSecrets, KafkaSecurity},
     },
+    missing_table,
     not_ready_reason::{self, NotReady},
     refused_pods, volumes,
 };
@@ -91,6 +92,7 @@ pub async fn observe(
         let not_ready = not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, now);
         (report, not_ready, silence::hear(&mut memory.silence, look.as_deref(), &gateways))
     });
+    let missing_table = missing_table::hear(look.as_deref(), &report, &not_ready, workload.as_ref());
     if let Some(workload) = &mut workload {
         let now = Timestamp::now();
         workload.count_unready(now);
@@ -130,6 +132,7 @@ pub async fn observe(
         sink: report.sink,
         inserts_in_doubt: report.inserts_in_doubt,
         insert_error: report.insert_error,
+        missing_table,
         volumes,
         pods_refused,
         // What later steps find.

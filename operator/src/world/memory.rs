@@ -7,7 +7,7 @@
 use kube::ResourceExt;
 use sluice_crds::{ScalingMode, TracePipeline};
 use sluice_plan::{
-    Moment,
+    Moment, RunsAgain, SchemaSeen,
     drain::stopped::StoppedSince,
     observed::UnreadSeen,
     rollout::Counts,
@@ -86,6 +86,16 @@ pub struct PipelineMemory {
     pub unread: Option<UnreadMemory>,
     /// Since when gateways with `source.otlp` do not run.
     pub stopped: StoppedSince,
+    /// While gateways miss the table.
+    pub schema: SchemaMemory,
+}
+
+/// Runs of the schema Job because gateways miss the table.
+#[derive(Debug, Default)]
+pub struct SchemaMemory {
+    pub runs: RunsAgain,
+    /// The UID of the Job that is deleted for it, and what was seen then.
+    pub outdated: Option<(String, SchemaSeen)>,
 }
 
 /// What the autoscaler remembers.

@@ -38,6 +38,7 @@ mod silent;
 mod sink;
 mod state;
 mod suspended;
+mod table;
 mod undrain;
 mod volumes;
 mod watches;

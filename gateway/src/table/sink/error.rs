@@ -141,6 +141,11 @@ impl Error {
         }
     }
 
+    /// Whether a server has said that the table does not exist.
+    pub fn is_missing_table(&self) -> bool {
+        matches!(self, Self::Probe(ProbeError::UnknownTable { .. }))
+    }
+
     /// Whether the table is not what rows need, as opposed to a missing answer.
     pub fn is_about_the_table(&self) -> bool {
         matches!(

@@ -25,6 +25,12 @@ pub const DOUBT_SECONDS: u64 = 15;
 /// The class of an insert whose table is another than the gateway knows.
 const REFRESH_SCHEMA: &str = "RefreshSchema";
 
+/// ClickHouse's code for a table that does not exist.
+const UNKNOWN_TABLE: u32 = 60;
+
+/// ClickHouse's code for a database that does not exist.
+const UNKNOWN_DATABASE: u32 = 81;
+
 /// What a gateway has counted since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Inserts {
@@ -66,8 +72,18 @@ impl InsertError {
         self.class == REFRESH_SCHEMA && self.code.is_none() && !self.message.is_empty()
     }
 
+    /// Whether ClickHouse says that a table does not exist.
+    pub fn is_table_missing(&self) -> bool {
+        self.code == Some(UNKNOWN_TABLE)
+    }
+
+    /// Whether ClickHouse says that the database does not exist.
+    pub fn is_database_missing(&self) -> bool {
+        self.code == Some(UNKNOWN_DATABASE)
+    }
+
     /// For people.
-    pub(crate) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         if self.is_of_table() {
             return self.message.clone();
         }

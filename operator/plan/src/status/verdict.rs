@@ -4,7 +4,10 @@ use crate::{
     facts::Observed,
     ground::words::plural,
     identity::secrets::mounted,
-    observed::{SchemaFailure, SchemaSeen, SourceFailure, TopicSeen, inserts::SinkSeen, is_said_by_the_job},
+    observed::{
+        GATEWAYS_MISS, SchemaFailure, SchemaSeen, SourceFailure, TopicSeen, inserts::SinkSeen,
+        is_said_by_the_job,
+    },
     pipeline::{Intent, connections::where_it_stands, otlp_config::REPLICAS_OF_REQUESTS},
     scale::{Hold, Limit, Load},
     status::{messages, otlp, scaling::joined, transactions, unconnected},
@@ -240,7 +243,8 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
             Verdict::yes(reason::NOT_MANAGED, "the table is used without a check: schema.management is None")
         }
         SchemaSeen::Succeeded | SchemaSeen::Remembered => {
-            Verdict::yes(reason::OK, "the table matches the spec")
+            let missed = missed_by_gateways(pipeline, observed);
+            missed.unwrap_or_else(|| Verdict::yes(reason::OK, "the table matches the spec"))
         }
         seen => match seen.failure() {
             Some(failure) if failure.reason == reason::JOB_NOT_STARTED => {
@@ -261,6 +265,20 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
             None => not_yet(pipeline, seen),
         },
     }
+}
+
+/// That gateways miss the table which the schema Job has seen. An operator that has just started does not know what gateways say, and keeps the
+/// former condition until it does.
+fn missed_by_gateways(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
+    if let Some(missing) = &observed.missing_table {
+        return Some(Verdict::no(missing.reason(), missing.message()));
+    }
+    let workload = observed.workload.as_ref()?;
+    let is_unheard = workload.pods.iter().any(|pod| pod.is_unheard);
+    let reasons = [reason::TABLE_MISSING, reason::DATABASE_MISSING];
+    let before = messages::said_before(pipeline, observed, condition::SCHEMA_READY, &reasons);
+    let is_unknown = observed.sink == SinkSeen::NotKnown || is_unheard;
+    before.filter(|said| is_unknown && said.begins(GATEWAYS_MISS))
 }
 
 /// Whether the number of gateways follows from what is seen. It is read off what the status says of scaling, which an operator

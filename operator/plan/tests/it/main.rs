@@ -108,6 +108,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         sink: SinkSeen::NotKnown,
         inserts_in_doubt: false,
         insert_error: None,
+        missing_table: None,
         scaling: ScalingSeen::default(),
         group_owner: None,
         asks_for_group: false,

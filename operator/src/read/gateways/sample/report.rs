@@ -28,6 +28,8 @@ pub struct Report {
     pub inserts: Option<Inserts>,
     /// How its last insert failed, if one did.
     pub insert_error: Option<InsertError>,
+    /// Whether it waits for a table that does not exist.
+    pub is_table_missing: bool,
     /// What it has counted of messages.
     pub messages: Option<MessagesSeen>,
     /// Open transactions that keep it from reading partitions.
@@ -49,6 +51,7 @@ impl Report {
             messages_lost: delivery::messages_lost(sample),
             inserts: delivery::inserts(sample),
             insert_error: delivery::insert_error(sample),
+            is_table_missing: sample.table_missing == Some(true),
             messages: messages::read(sample),
             open_transactions: transactions::read(sample),
             unconnected: brokers::unconnected(sample),
