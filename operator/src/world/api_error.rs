@@ -51,7 +51,9 @@ impl From<kube::Error> for ApiError {
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            kube::Error::Api(status) => write!(f, "{} (status {})", status.message, status.code),
+            kube::Error::Api(status) => {
+                write!(f, "{} (status {}){}", status.message, status.code, remedy(status.code))
+            }
             kube::Error::Service(_) => f.write_str("the API server cannot be reached"),
             other => other.fmt(f),
         }
@@ -65,6 +67,15 @@ impl Error for ApiError {
             kube::Error::Api(_) => None,
             other => other.source(),
         }
+    }
+}
+
+/// What helps after this answer, if the server's text does not name it: with 403 it names the right or the quota.
+fn remedy(code: u16) -> &'static str {
+    match code {
+        401 => ", check the ServiceAccount of the operator and its token",
+        404 => ", check that the object, its namespace and its kind (CRD) exist",
+        _ => "",
     }
 }
 
@@ -166,6 +177,17 @@ mod tests {
         assert_eq!(error.to_string(), "somebody else owns it (status 409)");
         assert_eq!(described(&error), error.to_string());
         assert_eq!(error.class(), ErrorClass::Conflict);
+    }
+
+    #[test]
+    fn what_helps_is_told_where_the_server_does_not_name_it() {
+        let words = |code| {
+            let status = Status { code, ..Status::failure("no", "No") };
+            ApiError::from(kube::Error::Api(status.boxed())).to_string()
+        };
+        assert!(words(401).ends_with("(status 401), check the ServiceAccount of the operator and its token"));
+        assert!(words(404).contains("(status 404), check that the object, its namespace and its kind"));
+        assert_eq!(words(403), "no (status 403)");
     }
 
     #[test]
