@@ -333,6 +333,7 @@ mod tests {
             pool_free_bytes: Some(status.pool.free_bytes() as u64),
             memory_limit_bytes: Some(192 << 20),
             unconnected: None,
+            table_missing: None,
             volume_full: None,
             partitions_owned: Some(0),
             topics: Vec::new(),

@@ -2,9 +2,9 @@
 
 use crate::{
     observed::{
-        EdgeSeen, FullVolumeSeen, MessagesSeen, MissingTable, OpenTransaction, Partitions, ReconcileFailure, SchemaSeen,
-        Secrets, ServersSeen, SilentSeen, StorageClassSeen, UnconnectedSeen, UnreadSeen, VolumesSeen,
-        WorkloadSeen,
+        EdgeSeen, FullVolumeSeen, MessagesSeen, MissingTable, OpenTransaction, Partitions, ReconcileFailure,
+        SchemaSeen, Secrets, ServersSeen, SilentSeen, StorageClassSeen, UnconnectedSeen, UnreadSeen,
+        VolumesSeen, WorkloadSeen,
         inserts::{FailedInsert, SinkSeen},
     },
     pipeline::connections::Unresolved,
