@@ -104,13 +104,14 @@ pub struct KafkaConnection {
     validation = Rule::new(shard_rules::MOVES).message(shard_rules::MOVES_SAID)
 )]
 pub struct ClickHouseConnection {
-    /// HTTP interfaces of the replicas of one shard, each as http://host:port or each as https://host:port; 1 to 16. They are
-    /// tried in turn. Either these or shards.
+    /// HTTP interfaces of the replicas of one shard, each as http://host:port or each as https://host:port; 1 to 16, each
+    /// once. They are tried in turn. Either these or shards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), inner(length(min = 10, max = 269)))]
     #[x_kube(
         validation = Rule::new(shard_rules::ENDPOINTS).message(shard_rules::ENDPOINTS_SAID),
         validation = Rule::new(shard_rules::SCHEMES).message(shard_rules::SCHEMES_SAID),
+        validation = Rule::new(shard_rules::DISTINCT).message(shard_rules::DISTINCT_SAID),
         merge_strategy = ListMerge::Atomic
     )]
     pub endpoints: Vec<String>,
@@ -122,6 +123,7 @@ pub struct ClickHouseConnection {
     #[x_kube(
         validation = Rule::new(shard_rules::SHARD_SCHEMES).message(shard_rules::SHARD_SCHEMES_SAID),
         validation = Rule::new(shard_rules::NAMES).message(shard_rules::NAMES_SAID),
+        validation = Rule::new(shard_rules::APART).message(shard_rules::APART_SAID),
         merge_strategy = ListMerge::Atomic
     )]
     pub shards: Vec<Shard>,

@@ -42,13 +42,14 @@ pub struct ClickHouseSink {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_ref: Option<ConnectionRef>,
 
-    /// HTTP interfaces of the replicas of one shard, each as http://host:port or each as https://host:port; 1 to 16. They are
-    /// tried in turn. Either these, or shards, or connectionRef.
+    /// HTTP interfaces of the replicas of one shard, each as http://host:port or each as https://host:port; 1 to 16, each
+    /// once. They are tried in turn. Either these, or shards, or connectionRef.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16), inner(length(min = 10, max = 269)))]
     #[x_kube(
         validation = Rule::new(shard_rules::ENDPOINTS).message(shard_rules::ENDPOINTS_SAID),
         validation = Rule::new(shard_rules::SCHEMES).message(shard_rules::SCHEMES_SAID),
+        validation = Rule::new(shard_rules::DISTINCT).message(shard_rules::DISTINCT_SAID),
         merge_strategy = ListMerge::Atomic
     )]
     pub endpoints: Vec<String>,
@@ -62,6 +63,7 @@ pub struct ClickHouseSink {
     #[x_kube(
         validation = Rule::new(shard_rules::SHARD_SCHEMES).message(shard_rules::SHARD_SCHEMES_SAID),
         validation = Rule::new(shard_rules::NAMES).message(shard_rules::NAMES_SAID),
+        validation = Rule::new(shard_rules::APART).message(shard_rules::APART_SAID),
         // The order decides where partitions go: two managers of a list whose items are merged would change it.
         merge_strategy = ListMerge::Atomic
     )]
@@ -122,6 +124,7 @@ pub struct Shard {
     #[x_kube(
         validation = Rule::new("self.all(e, e.matches('^https?://[^/@, ]+:[1-9][0-9]{0,4}/?$'))")
             .message("each of the endpoints of a shard is http://host:port or https://host:port, such as http://clickhouse-0:8123"),
+        validation = Rule::new(shard_rules::DISTINCT).message(shard_rules::DISTINCT_SAID),
         merge_strategy = ListMerge::Atomic
     )]
     pub endpoints: Vec<String>,

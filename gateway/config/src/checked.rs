@@ -364,6 +364,26 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_listed_twice_is_no_second_replica_however_it_is_spelt() {
+        let one = "endpoints: [http://clickhouse:8123]";
+        for (to, expected) in [
+            ("endpoints: [http://a:1, http://a:1]", "endpoints: \"http://a:1\" is listed twice"),
+            ("endpoints: [http://a:1, http://a:1/]", "\"http://a:1\" and \"http://a:1/\" are one address"),
+            ("endpoints: [http://A:1, http://a:1]", "\"http://A:1\" and \"http://a:1\" are one address"),
+            (
+                "shards: [[http://a:1], [http://b:1, http://a:1/]]",
+                "are one address: list each server in one shard",
+            ),
+            ("shards: [[http://a:1, http://a:1], [http://b:1]]", "shards: \"http://a:1\" is listed twice"),
+        ] {
+            let found = violations(one, to);
+            assert!(matches!(&found[..], [only] if only.contains(expected)), "{to}: {found:?}");
+        }
+        let apart = SMALLEST.replace(one, "endpoints: [http://a:1, http://a:2, http://b:1]");
+        from_yaml(&apart).unwrap().check().unwrap();
+    }
+
+    #[test]
     fn commands_of_others_are_taken_above_the_admin_port_where_others_reach_it() {
         for (listen, expected) in [
             ("0.0.0.0:9090", Some("0.0.0.0:9091")),

@@ -100,6 +100,20 @@ pub const CONNECTIONS: &[Case] = &[
         message: "the endpoints of shards are all http or all https",
     },
     Case {
+        pointer: "/spec/clickhouse/endpoints",
+        taken: &[r#"["http://a:8123", "http://b:8123"]"#],
+        refused: &[r#"["http://a:8123", "http://a:8123"]"#],
+        message: "endpoints has an address twice",
+    },
+    Case {
+        pointer: "/spec/clickhouse",
+        taken: &[TWO_SHARDS],
+        refused: &[
+            r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123", "http://a:8123"]}]}"#,
+        ],
+        message: "two of shards have the same endpoint",
+    },
+    Case {
         pointer: "/spec/clickhouse",
         taken: &[NAMED, TWO_SHARDS],
         refused: &[

@@ -93,6 +93,23 @@ pub const VALUES: &[Case] = &[
         message: "endpoints are all http or all https",
     },
     Case {
+        pointer: "/spec/sink/clickhouse/endpoints",
+        taken: &[r#"["http://a:8123", "http://b:8123", "http://a:8124"]"#],
+        refused: &[r#"["http://a:8123", "http://b:8123", "http://a:8123"]"#],
+        message: "endpoints has an address twice",
+    },
+    Case {
+        pointer: "/spec/sink/clickhouse",
+        taken: &[
+            r#"{"shards": [{"endpoints": ["http://a:8123", "http://b:8123"]}, {"endpoints": ["http://c:8123"]}]}"#,
+        ],
+        refused: &[
+            r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://a:8123"]}]}"#,
+            r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123"]}, {"endpoints": ["http://c:8123", "http://a:8123"]}]}"#,
+        ],
+        message: "two of shards have the same endpoint",
+    },
+    Case {
         pointer: "/spec/sink/clickhouse",
         taken: &[
             r#"{"endpoints": ["https://a:8443"], "tls": {}}"#,

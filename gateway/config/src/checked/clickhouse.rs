@@ -4,7 +4,7 @@ use super::{in_range, is_host_and_port};
 use crate::{
     ByteSize, Duration, durability, gateway_config::ClickHouse, insert_settings, violation::Violations,
 };
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// Maximum number of shards. Chosen: each has its own inserts, whose memory is reserved at the start.
 const SHARDS_MAX: usize = 64;
@@ -39,17 +39,33 @@ fn check_endpoints(clickhouse: &ClickHouse, found: &mut Violations) {
         found.add_if(shard.is_empty(), &format!("{at_shards}[{number}]"), || "at least one endpoint".into());
     }
     let at = if has_shards { at_shards } else { at };
-    let mut seen = BTreeSet::new();
+    let mut seen = BTreeMap::new();
     for endpoint in clickhouse.shards().into_iter().flatten() {
         found.add_if(!is_url(endpoint), at, || {
             format!(
                 "{endpoint:?} is not http://host:port or https://host:port, such as http://clickhouse:8123"
             )
         });
-        found.add_if(!seen.insert(endpoint) && has_shards, at, || {
-            format!("{endpoint:?} is listed twice: a server belongs to one shard")
-        });
+        if let Some(first) = seen.insert(address(endpoint), endpoint) {
+            found.add(at, twice(first, endpoint, has_shards));
+        }
     }
+}
+
+/// What an endpoint connects to, however that is spelt: the name of a host has no case, and a slash at the end is no path.
+fn address(endpoint: &str) -> String {
+    endpoint.trim_end_matches('/').to_ascii_lowercase()
+}
+
+/// A server that is listed twice would count as two replicas, and the gateway would promise less than it keeps.
+fn twice(first: &str, endpoint: &str, has_shards: bool) -> String {
+    let what = if first == endpoint {
+        format!("{endpoint:?} is listed twice")
+    } else {
+        format!("{first:?} and {endpoint:?} are one address")
+    };
+    let rule = if has_shards { "list each server in one shard" } else { "list each server" };
+    format!("{what}: {rule}, and once")
 }
 
 /// One scheme for all: otherwise a replica without TLS would get the password in clear text.
