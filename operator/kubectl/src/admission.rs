@@ -1,14 +1,23 @@
-//! Checks a pipeline or a connection as the API server does before it stores one, without a server: types, bounds and CEL rules of the CRD.
+//! Checks a pipeline or a connection as the API server does before it stores one, without a server: names, types, bounds and CEL rules of
+//! the CRD.
 //!
 //! Place in the flow: only [`crate::plan`] uses it, for objects in files. A reconcile reads pipelines that the API server has checked.
 //!
-//! Limits: it does not check rules that compare with the stored object (`oldSelf`), nor duplicate keys in a list.
+//! All that is wrong is found at once, where the API server checks rules only once types and bounds are right.
+//!
+//! Limits: it does not check rules that compare with the stored object (`oldSelf`).
 
-use jsonschema::paths::{Location, LocationSegment};
-use kube_cel::{CompiledSchema, Validator, compile_schema};
-use serde::Serialize;
+mod entries;
+mod metadata;
+
+use jsonschema::{
+    ValidationError,
+    error::ValidationErrorKind,
+    paths::{Location, LocationSegment},
+};
+use kube_cel::{CompiledSchema, ErrorKind, Validator, apply_defaults, compile_schema};
 use serde_json::Value;
-use sluice_crds::{TraceConnection, TracePipeline, connection_crd, crd};
+use sluice_crds::{connection_crd, crd};
 use sluice_plan::Violations;
 use std::sync::LazyLock;
 
@@ -21,44 +30,60 @@ static CONNECTION: LazyLock<Definition> = LazyLock::new(|| Definition::of(connec
 
 /// What a CRD says about its objects.
 struct Definition {
+    schema: Value,
     bounds: Result<jsonschema::Validator, String>,
     rules: CompiledSchema,
 }
 
-/// Fields of a pipeline that have a wrong type, are missing, or are out of their bounds.
-pub fn bounds(object: &Value) -> Violations {
-    PIPELINE.bounds(object)
+/// All that the API server would say of a pipeline, with the messages of the CRD, and fields that there are not.
+pub fn pipeline(object: &Value) -> Violations {
+    PIPELINE.check(object)
 }
 
-/// The CEL rules of the CRD that a pipeline breaks, each with the message of the CRD.
-pub fn rules(pipeline: &TracePipeline) -> Violations {
-    PIPELINE.rules(pipeline)
-}
-
-/// Fields of a connection that have a wrong type, are missing, or are out of their bounds.
-pub fn connection_bounds(object: &Value) -> Violations {
-    CONNECTION.bounds(object)
-}
-
-/// The CEL rules of the CRD that a connection breaks, each with the message of the CRD.
-pub fn connection_rules(connection: &TraceConnection) -> Violations {
-    CONNECTION.rules(connection)
+/// The same of a connection.
+pub fn connection(object: &Value) -> Violations {
+    CONNECTION.check(object)
 }
 
 impl Definition {
     fn of(mut crd: Value) -> Self {
         let schema = crd.pointer_mut(SCHEMA).map(Value::take).unwrap_or_default();
         let rules = compile_schema(&schema);
-        let bounds = jsonschema::validator_for(&json_schema(schema)).map_err(|error| error.to_string());
-        Self { bounds, rules }
+        let bounds = jsonschema::validator_for(&schema).map_err(|error| error.to_string());
+        Self { schema, bounds, rules }
+    }
+
+    fn check(&self, object: &Value) -> Violations {
+        let object = self.as_checked(object);
+        let mut found = self.bounds(&object);
+        entries::check(&self.schema, &object, "", &mut found);
+        self.rules(&object, &mut found);
+        metadata::check(&object["metadata"], &mut found);
+        found
+    }
+
+    /// The object as the API server checks it: without a status, which a file cannot set, and with defaults. A default of an object is filled
+    /// in itself, which takes one round for each level.
+    fn as_checked(&self, object: &Value) -> Value {
+        let mut before = without_nulls(object.clone());
+        if let Some(fields) = before.as_object_mut() {
+            fields.remove("status");
+        }
+        loop {
+            let after = apply_defaults(&self.schema, &before);
+            if after == before {
+                return after;
+            }
+            before = after;
+        }
     }
 
     fn bounds(&self, object: &Value) -> Violations {
         let mut found = Violations::default();
         match &self.bounds {
             Ok(bounds) => {
-                for error in bounds.iter_errors(&without_nulls(object.clone())) {
-                    found.add(path(error.instance_path()), error.to_string());
+                for error in bounds.iter_errors(object) {
+                    found.add(path(error.instance_path()), words(&error));
                 }
             }
             Err(error) => found.add("the definition", error),
@@ -66,26 +91,26 @@ impl Definition {
         found
     }
 
-    fn rules(&self, object: &impl Serialize) -> Violations {
-        let mut found = Violations::default();
-        let object = match serde_json::to_value(object) {
-            // As in the API server: fields without a value are missing, and all others have their defaults.
-            Ok(object) => without_nulls(object),
-            Err(error) => {
-                found.add("spec", error.to_string());
-                return found;
-            }
-        };
-        for error in
-            Validator::new().validate_compiled(&self.rules, &object, None).err().into_iter().flatten()
+    /// Adds the rules that the object breaks. A rule that cannot be evaluated reads a value that is wrong by its type, if there is one.
+    fn rules(&self, object: &Value, found: &mut Violations) {
+        let is_read = found.is_empty();
+        for error in Validator::new().validate_compiled(&self.rules, object, None).err().into_iter().flatten()
         {
+            if !is_read && error.kind != ErrorKind::ValidationFailure {
+                continue;
+            }
             // A rule of the whole object can read only the spec and the name.
-            let path =
-                if error.field_path.is_empty() { "metadata.name".to_owned() } else { error.field_path };
+            let path = if error.field_path.is_empty() { metadata::NAME.to_owned() } else { error.field_path };
             found.add(path, error.message);
         }
-        found
     }
+}
+
+/// What is wrong with a value. The library's own text names only some of the values of a choice.
+fn words(error: &ValidationError<'_>) -> String {
+    let ValidationErrorKind::Enum { options } = error.kind() else { return error.to_string() };
+    let options = options.as_array().into_iter().flatten().map(Value::to_string);
+    format!("{} is none of {}", error.instance(), options.collect::<Vec<_>>().join(", "))
 }
 
 /// A path as users write it: `spec.source.kafka.topics[0]`.
@@ -95,21 +120,6 @@ fn path(location: &Location) -> String {
         LocationSegment::Index(index) => format!("[{index}]"),
     });
     segments.collect::<String>().trim_start_matches('.').to_owned()
-}
-
-/// The schema of the CRD as JSON Schema, which says `uniqueItems` instead of `x-kubernetes-list-type: set`.
-fn json_schema(mut schema: Value) -> Value {
-    match &mut schema {
-        Value::Object(fields) => {
-            if fields.get("x-kubernetes-list-type").is_some_and(|kind| kind == "set") {
-                fields.insert("uniqueItems".to_owned(), true.into());
-            }
-            fields.values_mut().for_each(|field| *field = json_schema(field.take()));
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| *item = json_schema(item.take())),
-        _ => {}
-    }
-    schema
 }
 
 /// Removes `null` fields. The API server drops them or sets their default.

@@ -1,6 +1,7 @@
 //! What several folders share. It names no other folder.
 
 pub mod hash;
+pub mod labels;
 pub mod moment;
 pub mod pods;
 pub mod quantity;

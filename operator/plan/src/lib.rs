@@ -47,7 +47,7 @@ mod status;
 pub mod volumes;
 
 pub use facts::{Observed, ScalingSeen};
-pub use ground::{moment::Moment, pods, quantity, selector::Selector, words};
+pub use ground::{labels, moment::Moment, pods, quantity, selector::Selector, words};
 pub use identity::{Defaults, OperatorPods};
 pub use names::Names;
 pub use objects::{Applied, Desired, EdgeParts, Objects, Parts, PodMonitor, build, drain_job, pod_monitor};

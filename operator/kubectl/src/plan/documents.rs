@@ -4,7 +4,8 @@
 use super::{Assumed, one};
 use crate::admission;
 use kube::Resource as _;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sluice_crds::{TraceConnection, TracePipeline};
 use sluice_plan::{ConnectionSeen, Unresolved, Violations, references, resolved};
 
@@ -46,18 +47,9 @@ impl Documents {
         if given["apiVersion"] != *api_version {
             return Err(one("apiVersion", format!("is {}, not {api_version}", given["apiVersion"])));
         }
-        let written = given.clone();
-        let mut found = admission::bounds(&written);
+        let found = admission::pipeline(&given);
         as_stored(&mut given, &assumed.namespace);
-        let pipeline: TracePipeline = match serde_path_to_error::deserialize(given) {
-            Ok(pipeline) => pipeline,
-            Err(_) if !found.is_empty() => return Err(found),
-            Err(error) => return Err(one(error.path().to_string(), error.inner().to_string())),
-        };
-        let known = serde_json::to_value(&pipeline.spec).unwrap_or_default();
-        unknown(&written["spec"], &known, "spec", &mut found);
-        found.extend(admission::rules(&pipeline));
-        Ok((pipeline, found))
+        Ok((typed(given, &found)?, found))
     }
 
     /// The pipeline with what its connections say. What is wrong with one of them, or that it is in no file, is added to the violations.
@@ -131,25 +123,24 @@ impl Documents {
 
 impl Connection {
     fn of(mut given: Value, namespace: &str) -> Self {
-        let written = given.clone();
+        let found = admission::connection(&given);
         as_stored(&mut given, namespace);
         let text = |field: &str| given["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (namespace, name) = (text("namespace"), text("name"));
-        Self { namespace, name, read: Self::read(given, &written) }
+        let read = typed(given, &found).and_then(|connection| found.or(connection));
+        Self { namespace, name, read }
     }
+}
 
-    fn read(given: Value, written: &Value) -> Result<TraceConnection, Violations> {
-        let mut found = admission::connection_bounds(written);
-        let connection: TraceConnection = match serde_path_to_error::deserialize(given) {
-            Ok(connection) => connection,
-            Err(_) if !found.is_empty() => return Err(found),
-            Err(error) => return Err(one(error.path().to_string(), error.inner().to_string())),
-        };
-        let known = serde_json::to_value(&connection.spec).unwrap_or_default();
-        unknown(&written["spec"], &known, "spec", &mut found);
-        found.extend(admission::connection_rules(&connection));
-        found.or(connection)
-    }
+/// The object of a kind. If it cannot be read, the violations say why, or else its first error.
+fn typed<T: DeserializeOwned>(given: Value, found: &Violations) -> Result<T, Violations> {
+    serde_path_to_error::deserialize(given).map_err(|error| {
+        if found.is_empty() {
+            one(error.path().to_string(), error.inner().to_string())
+        } else {
+            found.clone()
+        }
+    })
 }
 
 /// The API server sets these fields.
@@ -176,21 +167,6 @@ fn items_of(document: &Value) -> Option<Vec<Value>> {
 
 fn of_kind(all: &[Value], kind: &str) -> Vec<Value> {
     all.iter().filter(|object| object["kind"] == kind).cloned().collect()
-}
-
-/// Unknown fields, which are misspelt or in the wrong place. The API server would drop them without an error.
-fn unknown(written: &Value, known: &Value, path: &str, found: &mut Violations) {
-    if let Some(fields) = written.as_object() {
-        // An empty field changes nothing. If it is known, it may be missing in `known`, as serialization skips it.
-        let is_empty = |value: &Value| value.is_null() || *value == json!({}) || *value == json!([]);
-        for (name, value) in fields.iter().filter(|(_, value)| !is_empty(value)) {
-            let at = format!("{path}.{name}");
-            match known.get(name) {
-                Some(known) => unknown(value, known, &at, found),
-                None => found.add(at, "there is no such field"),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

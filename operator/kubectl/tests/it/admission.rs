@@ -98,6 +98,51 @@ fn values_of_wrong_types_are_all_told() {
     }
 }
 
+/// The API server tells of types and bounds alone first. A choice is told with all that can be chosen.
+#[test]
+fn values_of_wrong_types_do_not_hide_what_rules_and_names_say() {
+    let mut object = with("/spec/source/kafka/topics", r#"["a b"]"#);
+    object["metadata"]["labels"] = json!({"team": "a".repeat(64)});
+    object["spec"]["replicas"] = "three".into();
+    object["spec"]["scaling"] = json!({"mode": "Sometimes", "maxReplica": 3});
+    let found = told(&object);
+    for part in [
+        "spec.replicas: ",
+        "spec.scaling.mode: \"Sometimes\" is none of \"Fixed\", \"Auto\", \"Recommend\", \"External\"",
+        "spec.scaling.maxReplica: there is no such field",
+        "spec.source.kafka.topics: each of topics is the name of a topic",
+        "metadata.labels: ",
+    ] {
+        assert!(found.lines().any(|line| line.starts_with(part)), "{part} is not in {found}");
+    }
+}
+
+#[test]
+fn entries_that_are_one_to_the_api_server_are_told() {
+    for (pointer, value, expected) in [
+        (
+            "/spec/gateway/imagePullSecrets",
+            r#"[{"name": "a"}, {"name": "a"}]"#,
+            "[1]: another entry has name \"a\"",
+        ),
+        (
+            "/spec/gateway/podTemplate/env",
+            r#"[{"name": "A", "value": "1"}, {"name": "B"}, {"name": "A"}]"#,
+            "[2]: another entry has name \"A\"",
+        ),
+        (
+            "/spec/scaling/schedules",
+            r#"[{"name": "a", "from": "08:00", "to": "09:00", "minReplicas": 2}, {"name": "a", "from": "10:00", "to": "11:00", "minReplicas": 2}]"#,
+            "[1]: another entry has name \"a\"",
+        ),
+        ("/spec/source/kafka/topics", r#"["a", "b", "a"]"#, "[2]: \"a\" is listed twice"),
+    ] {
+        let found = told(&with(pointer, value));
+        let expected = format!("{}{expected}", pointer.trim_start_matches('/').replace('/', "."));
+        assert!(found.lines().any(|line| line.starts_with(&expected)), "{expected} is not in {found}");
+    }
+}
+
 fn smallest() -> Value {
     serde_saphyr::from_str(SMALLEST).unwrap()
 }

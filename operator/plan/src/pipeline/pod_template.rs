@@ -4,7 +4,10 @@
 //! pipeline is refused with the path of the field, before the API server would refuse the StatefulSet.
 
 use crate::{
-    ground::hash,
+    ground::{
+        hash,
+        labels::{is_key, is_name, is_value, not_key, not_value},
+    },
     names::{EDGE, GATEWAY, Names, SERVICE_ACCOUNT_VERSION},
     pipeline::pod_settings::PodSettings,
 };
@@ -32,11 +35,6 @@ const OF_KUBERNETES: [&str; 7] = [
     "controller-uid",
     "job-name",
 ];
-
-/// Characters of the prefix of a key: it is a domain.
-const PREFIX_CHARS_MAX: usize = 253;
-/// Characters of a key without its prefix, and of a label's value.
-const NAME_CHARS_MAX: usize = 63;
 
 /// What is added to pods; by default nothing, which leaves a pod as it would be without.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -266,10 +264,7 @@ pub(crate) fn check_keys<'a>(keys: impl Iterator<Item = &'a String>, at: &str, f
 
 fn check_values(labels: &BTreeMap<String, LabelValue>, at: &str, found: &mut Violations) {
     for (key, LabelValue(value)) in labels {
-        found.add_if(!value.is_empty() && !is_name(value), at, || {
-            format!("{value:?} of {key:?} is not the value of a label: at most {NAME_CHARS_MAX} of a-z, A-Z, 0-9, '-', '_' and '.', \
-                     of which the first and the last are letters or digits")
-        });
+        found.add_if(!is_value(value), at, || not_value(key, value));
     }
 }
 
@@ -322,7 +317,7 @@ fn check_terms(
 pub(crate) fn check_selector(selector: Option<&LabelSelector>, at: &str, found: &mut Violations) {
     let Some(selector) = selector else { return };
     for (key, value) in selector.match_labels.iter().flatten() {
-        let is_label = is_key(key) && (value.is_empty() || is_name(value));
+        let is_label = is_key(key) && is_value(value);
         found.add_if(!is_label, at, || format!("{key}={value} is not a label"));
     }
     for requirement in selector.match_expressions.iter().flatten() {
@@ -343,50 +338,9 @@ fn check_requirement(key: &str, operator: &str, values: &[String], at: &str, fou
     found.add_if(!does, at, || format!("the operator {operator} of {key:?} needs {needs}"));
 }
 
-fn not_key(key: &str) -> String {
-    format!(
-        "{key:?} is not a key: at most {NAME_CHARS_MAX} of a-z, A-Z, 0-9, '-', '_' and '.', with a domain and '/' in front of it if any"
-    )
-}
-
-fn is_key(text: &str) -> bool {
-    match text.split_once('/') {
-        Some((prefix, name)) => is_domain(prefix) && is_name(name),
-        None => is_name(text),
-    }
-}
-
-fn is_name(text: &str) -> bool {
-    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    let ends = |c: char| c.is_ascii_alphanumeric();
-    (1..=NAME_CHARS_MAX).contains(&text.len())
-        && text.bytes().all(legal)
-        && text.starts_with(ends)
-        && text.ends_with(ends)
-}
-
-fn is_domain(text: &str) -> bool {
-    let is_part = |part: &str| {
-        is_name(part) && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-    };
-    text.len() <= PREFIX_CHARS_MAX && text.split('.').all(is_part)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_are_spelt_as_kubernetes_wants_them() {
-        for key in ["team", "example.com/team", "a", "A_b.C-1", "sidecar.istio.io/inject"] {
-            assert!(is_key(key), "{key}");
-        }
-        let (long, long_prefix) = ("a".repeat(64), format!("{}/a", "a.".repeat(127)));
-        for key in ["", "/a", "a/", "a/b/c", "-a", "a-", "Example.com/team", "a b", "ä", &long, &long_prefix]
-        {
-            assert!(!is_key(key), "{key}");
-        }
-    }
 
     #[test]
     fn tolerations_are_spelt_as_taints_and_have_no_empty_texts() {
