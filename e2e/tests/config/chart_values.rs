@@ -107,6 +107,30 @@ fn a_wrong_value_is_refused_with_its_place() -> Result<()> {
     Ok(())
 }
 
+/// Helm answers a text of another form with the regular expression alone: `templates/_forms.tpl` says it in words.
+#[test]
+fn the_schema_has_no_pattern() -> Result<()> {
+    let text = std::fs::read_to_string(paths::workspace().join("charts/sluice/values.schema.json"))?;
+    ensure!(!text.contains("\"pattern\""), "move the pattern to templates/_forms.tpl");
+    Ok(())
+}
+
+/// What the operator reads is not refused by the chart.
+#[test]
+fn every_selector_and_log_filter_of_the_operator_is_taken() -> Result<()> {
+    for selector in
+        ["team", "!team", "a=b,c!=d", "example.com/a == b", "a in (b, c), d notin (e)", " a in(b) ", "a="]
+    {
+        let given = format!("pipelineSelector={}", json!(selector));
+        rendered(&["--set-json", &given]).with_context(|| given.clone())?;
+    }
+    for filter in ["WARN", "off", "warn,sluice_kafka=debug", "sluice_operator::run=trace,error"] {
+        let given = format!("logLevel={}", json!(filter));
+        rendered(&["--set-json", &given]).with_context(|| given.clone())?;
+    }
+    Ok(())
+}
+
 /// Kubernetes rejects a change of a Deployment's selector. With another Lease, new operators would work at the same time as the old ones.
 #[test]
 fn no_value_changes_selector_or_lease() -> Result<()> {
