@@ -5,12 +5,17 @@
 //! server refuses a wrong value with the pipeline, and not with the StatefulSet that is made from it. A description is its first sentence:
 //! affinity, which has the same fields of pods four times, would otherwise be larger than the rest of the definition.
 
+use crate::texts;
 use k8s_openapi::api::core::v1::EnvVar;
+use kube::core::Rule;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 /// Characters of a text: the longest key of a label, 253 of its prefix, a slash and 63. Values, namespaces and topologies are shorter.
 const TEXT_CHARS_MAX: u64 = 317;
+
+/// Characters of the name of an object, by Kubernetes' own rules.
+const NAME_CHARS_MAX: u64 = 253;
 
 /// Entries of a list, and of a map. Chosen: several times what pods have, in lists that stand in lists.
 const ITEMS_MAX: u64 = 32;
@@ -133,6 +138,12 @@ fn bound_text(fields: &mut Map<String, Value>, path: &[String]) {
         fields.insert("enum".into(), json!(words));
         return;
     }
+    if let Some(rule) = object_name(path) {
+        fields.insert("minLength".into(), 1.into());
+        fields.insert("maxLength".into(), NAME_CHARS_MAX.into());
+        fields.insert("x-kubernetes-validations".into(), json!([rule]));
+        return;
+    }
     fields.insert("maxLength".into(), TEXT_CHARS_MAX.into());
     // A topology without a name is none.
     if path.last().is_some_and(|name| name == "topologyKey") {
@@ -174,10 +185,29 @@ fn words(path: &[String]) -> Option<&'static [&'static str]> {
     })
 }
 
+/// The rule of a field that names a Secret, a `ConfigMap` or a claim.
+fn object_name(path: &[String]) -> Option<Rule> {
+    Some(match (parent(path), path.last()?.as_str()) {
+        (Some("secret" | "secretKeyRef" | "nodePublishSecretRef"), "name") => texts::secret_name(),
+        (Some("configMap" | "configMapKeyRef"), "name") => {
+            texts::object_name("name is the name of a ConfigMap", "gateway-extra")
+        }
+        (_, "secretName") => texts::object_name("secretName is the name of a Secret", "extra-ca"),
+        (_, "claimName") => {
+            texts::object_name("claimName is the name of a PersistentVolumeClaim", "shared-files")
+        }
+        _ => return None,
+    })
+}
+
+/// The field that has the last one.
+fn parent(path: &[String]) -> Option<&str> {
+    path.len().checked_sub(2).and_then(|at| path.get(at)).map(String::as_str)
+}
+
 /// Whether the field is one of a profile of seccomp or `AppArmor`.
 fn is_profile(path: &[String]) -> bool {
-    let parent = path.len().checked_sub(2).and_then(|at| path.get(at));
-    parent.is_some_and(|name| name == "seccompProfile" || name == "appArmorProfile")
+    matches!(parent(path), Some("seccompProfile" | "appArmorProfile"))
 }
 
 /// Up to the first full stop behind which another sentence begins.

@@ -45,6 +45,7 @@ pub struct Tls {
 pub struct CaSecretRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_name())]
     pub name: String,
 
     /// The key of the certificates. When it is not set, ca.crt.
@@ -60,6 +61,7 @@ pub struct CaSecretRef {
 pub struct CertificateSecretRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_name())]
     pub name: String,
 
     /// The key of the certificate and its chain, in PEM. When it is not set, tls.crt. Strimzi writes a KafkaUser's certificate to user.crt.
@@ -82,6 +84,7 @@ pub struct CertificateSecretRef {
 pub struct UserSecretRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_name())]
     pub name: String,
 
     /// The key of the user's name. When it is not set, username; none is read when the name stands in username beside secretRef.
@@ -103,6 +106,7 @@ pub struct UserSecretRef {
 pub struct TokenSecretRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_name())]
     pub name: String,
 
     /// The key of the token. When it is not set, token.
@@ -118,6 +122,7 @@ pub struct TokenSecretRef {
 pub struct BearerTokensSecretRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_name())]
     pub name: String,
 
     /// The key of the tokens, one a line. When it is not set, tokens.
@@ -133,6 +138,7 @@ pub struct BearerTokensSecretRef {
 pub struct BasicUsersSecretRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_name())]
     pub name: String,
 
     /// The key of the users, one a line, each user:password. When it is not set, users.

@@ -10,6 +10,21 @@ pub(crate) fn form(pattern: &str, message: &str) -> Rule {
     Rule::new(format!("self.matches('{pattern}')")).message(message)
 }
 
+/// The name of an object, by Kubernetes' own rules. `what` names the field and the kind.
+pub(crate) fn object_name(what: &str, example: &str) -> Rule {
+    form(
+        "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        &format!(
+            "{what}: a-z, 0-9, '-' and '.', with a letter or digit at both ends and beside each '.', such as {example}"
+        ),
+    )
+}
+
+/// The name of a Secret, whose field is called name.
+pub(crate) fn secret_name() -> Rule {
+    object_name("name is the name of a Secret", "kafka-user")
+}
+
 /// A key in a Secret, by Kubernetes' own rules.
 pub(crate) fn secret_key() -> Rule {
     form(

@@ -153,10 +153,6 @@ pub struct TraceConnectionStatus {
 pub struct ConnectionRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = texts::form(
-        "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
-        "name of connectionRef is the name of a TraceConnection: a-z, 0-9, '-' and '.', with a letter or digit at both ends and beside each \
-         '.', such as main"
-    ))]
+    #[x_kube(validation = texts::object_name("name of connectionRef is the name of a TraceConnection", "main"))]
     pub name: String,
 }

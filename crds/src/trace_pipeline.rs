@@ -74,8 +74,8 @@ use serde::{Deserialize, Serialize};
         label_selector_path = ".status.selector"
     ),
     validation = Rule::new("size(self.metadata.name) <= 44 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
-        .message("the name of a TracePipeline is a-z, 0-9 and '-', begins with a letter and has at most 44 characters: \
-                  a StatefulSet and a Service are named after it"),
+        .message("the name of a TracePipeline is a-z, 0-9 and '-', begins with a letter and has at most 44 characters, such as \
+                  prod-traces: a StatefulSet and a Service are named after it"),
     printcolumn(
         name = "Ready", type_ = "string", json_path = ".status.ready",
         description = "gateways that are ready, of those wanted"

@@ -119,6 +119,7 @@ pub struct ClientCredentials {
 pub struct ClientSecretRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_name())]
     pub name: String,
 
     /// The key of the client's id. When it is not set, client-id; none is read when the id stands in clientId beside secretRef.
@@ -178,6 +179,7 @@ pub struct AwsMskIam {
 pub struct AwsSecretRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_name())]
     pub name: String,
 
     /// The key of the access key's id. When it is not set, access-key-id.

@@ -42,7 +42,7 @@ pub struct DeadLetter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 249))]
     #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z0-9._-]+$') && self != '.' && self != '..'")
-        .message("topic of deadLetter is the name of a topic: a-z, A-Z, 0-9, '.', '_' and '-'"))]
+        .message("topic of deadLetter is the name of a topic: a-z, A-Z, 0-9, '.', '_' and '-', such as otlp_spans.dead-letter"))]
     pub topic: Option<String>,
 
     /// What happens to a message whose dead-letter topic does not exist. Stop (the default): its partition stops in front of it and reports

@@ -1,6 +1,6 @@
 //! The edge: OTLP into the pipeline's topic.
 
-use crate::{of_kubernetes::bounded, trace_pipeline::resources::Cpu};
+use crate::{of_kubernetes::bounded, texts, trace_pipeline::resources::Cpu};
 use crate::{
     security::{BasicUsersSecretRef, BearerTokensSecretRef, CaSecretRef, CertificateSecretRef},
     trace_pipeline::{
@@ -382,7 +382,7 @@ pub struct EdgePodTemplate {
         validation = Rule::new(TOLERATED_FOR)
             .message("tolerationSeconds of a toleration needs effect NoExecute: nothing else ends pods that run"),
         validation = Rule::new(TOLERATION_VALUE)
-            .message("a toleration with operator Exists has no value, and one without a key has operator Exists"),
+            .message("a toleration with operator Exists has no value, and one without a key has operator Exists, such as {operator: Exists}"),
         merge_strategy = ListMerge::Atomic
     )]
     pub tolerations: Vec<Toleration>,
@@ -401,8 +401,7 @@ pub struct EdgePodTemplate {
     /// PriorityClass of the pods, for preemption. When it is not set, the cluster's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
-        .message("priorityClassName is the name of a PriorityClass: a-z, 0-9, '-' and '.'"))]
+    #[x_kube(validation = texts::object_name("priorityClassName is the name of a PriorityClass", "system-cluster-critical"))]
     pub priority_class_name: Option<String>,
 }
 

@@ -82,7 +82,7 @@ pub struct PodTemplate {
         validation = Rule::new(TOLERATED_FOR)
             .message("tolerationSeconds of a toleration needs effect NoExecute: nothing else ends pods that run"),
         validation = Rule::new(TOLERATION_VALUE)
-            .message("a toleration with operator Exists has no value, and one without a key has operator Exists"),
+            .message("a toleration with operator Exists has no value, and one without a key has operator Exists, such as {operator: Exists}"),
         merge_strategy = ListMerge::Atomic
     )]
     pub tolerations: Vec<Toleration>,
@@ -109,15 +109,13 @@ pub struct PodTemplate {
     /// PriorityClass of the pods, for preemption. When it is not set, the cluster's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
-        .message("priorityClassName is the name of a PriorityClass: a-z, 0-9, '-' and '.'"))]
+    #[x_kube(validation = texts::object_name("priorityClassName is the name of a PriorityClass", "system-cluster-critical"))]
     pub priority_class_name: Option<String>,
 
     /// RuntimeClass of the pods. When it is not set, the nodes' own runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
-        .message("runtimeClassName is the name of a RuntimeClass: a-z, 0-9, '-' and '.'"))]
+    #[x_kube(validation = texts::object_name("runtimeClassName is the name of a RuntimeClass", "gvisor"))]
     pub runtime_class_name: Option<String>,
 
     /// More variables of the container, at most 32, such as SSL_CERT_FILE or TZ. POD_NAME, NODE_ZONE and names that begin with SLUICE_ are

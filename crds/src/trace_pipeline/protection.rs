@@ -46,7 +46,8 @@ pub struct NetworkRules {
     #[schemars(schema_with = "bounded::<Vec<NetworkPolicyPeer>>")]
     #[x_kube(
         validation = Rule::new("self.all(p, has(p.ipBlock) != (has(p.namespaceSelector) || has(p.podSelector)))")
-            .message("each of metricsFrom has ipBlock, or namespaceSelector, podSelector or both of these"),
+            .message("each of metricsFrom has ipBlock, or namespaceSelector, podSelector or both of these, such as \
+                      podSelector: {matchLabels: {app: prometheus}}"),
         merge_strategy = ListMerge::Atomic
     )]
     pub metrics_from: Vec<NetworkPolicyPeer>,
@@ -56,7 +57,8 @@ pub struct NetworkRules {
     #[schemars(schema_with = "bounded::<Vec<NetworkPolicyPeer>>")]
     #[x_kube(
         validation = Rule::new("self.all(p, has(p.ipBlock) != (has(p.namespaceSelector) || has(p.podSelector)))")
-            .message("each of otlpFrom has ipBlock, or namespaceSelector, podSelector or both of these"),
+            .message("each of otlpFrom has ipBlock, or namespaceSelector, podSelector or both of these, such as \
+                      podSelector: {matchLabels: {app: collector}}"),
         merge_strategy = ListMerge::Atomic
     )]
     pub otlp_from: Vec<NetworkPolicyPeer>,
@@ -68,7 +70,8 @@ pub struct NetworkRules {
     #[schemars(schema_with = "bounded::<Vec<NetworkPolicyPeer>>")]
     #[x_kube(
         validation = Rule::new("self.all(p, has(p.ipBlock) != (has(p.namespaceSelector) || has(p.podSelector)))")
-            .message("each of egressTo has ipBlock, or namespaceSelector, podSelector or both of these"),
+            .message("each of egressTo has ipBlock, or namespaceSelector, podSelector or both of these, such as \
+                      ipBlock: {cidr: 10.0.0.0/8}"),
         merge_strategy = ListMerge::Atomic
     )]
     pub egress_to: Vec<NetworkPolicyPeer>,

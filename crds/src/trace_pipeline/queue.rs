@@ -1,5 +1,6 @@
 //! The queue volume of each gateway.
 
+use crate::texts;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new(
         "!has(self.maxBytes) || !has(self.size) || !isQuantity(self.maxBytes) || !isQuantity(self.size) \
          || quantity(self.maxBytes).asInteger() <= quantity(self.size).asInteger() / 20 * 19")
-        .message("maxBytes must be at most 95 % of size: the file system of the volume needs the rest")
+        .message("maxBytes must be at most 95 % of size, such as 9728Mi of 10Gi: the file system of the volume needs the rest")
 )]
 pub struct Queue {
     /// Spill (the default): each gateway has a volume for blocks that cannot be inserted yet, or with source.otlp for requests. Disabled: it has
@@ -50,8 +51,7 @@ pub struct Queue {
     /// each once it is empty; removing the field replaces none, and applies to new volumes only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
-        .message("storageClassName is the name of a StorageClass: a-z, 0-9, '-' and '.'"))]
+    #[x_kube(validation = texts::object_name("storageClassName is the name of a StorageClass", "fast-ssd"))]
     pub storage_class_name: Option<String>,
 
     /// What happens to volumes that no gateway uses any more.

@@ -174,13 +174,13 @@ pub struct Schedule {
     /// When it begins, as hours and minutes from 00:00 to 23:59.
     #[schemars(length(max = 5))]
     #[x_kube(validation = Rule::new("self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')")
-        .message("from is hours and minutes from 00:00 to 23:59"))]
+        .message("from is hours and minutes from 00:00 to 23:59, such as 07:30"))]
     pub from: String,
 
     /// When it ends, as hours and minutes from 00:00 to 23:59; on the next day when that is not after the beginning.
     #[schemars(length(max = 5))]
     #[x_kube(validation = Rule::new("self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')")
-        .message("to is hours and minutes from 00:00 to 23:59"))]
+        .message("to is hours and minutes from 00:00 to 23:59, such as 19:00"))]
     pub to: String,
 
     /// Time zone of from and to, by its name in the IANA database, such as Europe/Berlin. On the day on which clocks are set forward, a time

@@ -180,5 +180,6 @@ pub struct Credentials {
 pub struct SecretRef {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = texts::secret_name())]
     pub name: String,
 }

@@ -20,6 +20,42 @@ pub const PODS: &[Case] = &[
     Case {
         pointer: "/spec/gateway/podTemplate",
         taken: &[
+            r#"{"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "a.b-1", "key": "B_c"}}}]}"#,
+            r#"{"volumes": [{"name": "a", "projected": {"sources": [{"secret": {"name": "a"}}]}}]}"#,
+        ],
+        refused: &[
+            r#"{"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "A_b", "key": "b"}}}]}"#,
+            r#"{"volumes": [{"name": "a", "projected": {"sources": [{"secret": {"name": "A"}}]}}]}"#,
+        ],
+        message: "name is the name of a Secret",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
+            r#"{"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}]}"#,
+            r#"{"volumes": [{"name": "a", "configMap": {"name": "a-1"}}]}"#,
+        ],
+        refused: &[
+            r#"{"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "A", "key": "b"}}}]}"#,
+            r#"{"volumes": [{"name": "a", "configMap": {"name": "a_1"}}]}"#,
+        ],
+        message: "name is the name of a ConfigMap",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[r#"{"volumes": [{"name": "a", "secret": {"secretName": "a.b"}}]}"#],
+        refused: &[r#"{"volumes": [{"name": "a", "secret": {"secretName": "a/b"}}]}"#],
+        message: "secretName is the name of a Secret",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[r#"{"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "files"}}]}"#],
+        refused: &[r#"{"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "Files"}}]}"#],
+        message: "claimName is the name of a PersistentVolumeClaim",
+    },
+    Case {
+        pointer: "/spec/gateway/podTemplate",
+        taken: &[
             r#"{"env": [{"name": "A"}]}"#,
             r#"{"env": [{"name": "A", "value": "", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]}"#,
         ],

@@ -24,6 +24,37 @@ pub const TEXTS: &[Case] = &[
         message: "name of connectionRef is the name of a TraceConnection",
     },
     Case {
+        pointer: "/spec/sink/clickhouse/credentials",
+        taken: &[r#"{"secretRef": {"name": "writer-1.a"}}"#, r#"{"tokenSecretRef": {"name": "0"}}"#],
+        refused: &[
+            r#"{"secretRef": {"name": "My_Secret"}}"#,
+            r#"{"secretRef": {"name": "writer-"}}"#,
+            r#"{"tokenSecretRef": {"name": "a..b"}}"#,
+        ],
+        message: "name is the name of a Secret",
+    },
+    Case {
+        pointer: "/spec/source/kafka/sasl",
+        taken: &[r#"{"mechanism": "Plain", "secretRef": {"name": "kafka-user"}}"#],
+        refused: &[r#"{"mechanism": "Plain", "secretRef": {"name": "Kafka"}}"#],
+        message: "name is the name of a Secret",
+    },
+    Case {
+        pointer: "/spec/source/kafka/tls",
+        taken: &[r#"{"caSecretRef": {"name": "ca"}, "clientCertificateSecretRef": {"name": "own"}}"#],
+        refused: &[
+            r#"{"caSecretRef": {"name": "CA"}}"#,
+            r#"{"clientCertificateSecretRef": {"name": "own key"}}"#,
+        ],
+        message: "name is the name of a Secret",
+    },
+    Case {
+        pointer: "/spec/gateway/imagePullSecrets",
+        taken: &[r#"[{"name": "registry"}]"#],
+        refused: &[r#"[{"name": "registry"}, {"name": "my_registry"}]"#],
+        message: "name is the name of a Secret",
+    },
+    Case {
         pointer: "/spec/sink/clickhouse/database",
         taken: &[r#""otel""#, r#""a.b-C_1""#],
         refused: &[r#""a b""#, r#""a`b""#],
