@@ -108,9 +108,22 @@ fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
             Some(error) if error.is_of_config() => EXIT_CONFIG,
             _ => 1,
         };
-        Failure::new(code, format!("{error:#}"))
+        Failure::new(code, told(&error))
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// An error with its causes. Most errors have the text of their cause in their own: it is not repeated.
+fn told(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
+        if text.is_empty() {
+            cause
+        } else if text.contains(&cause) {
+            text
+        } else {
+            format!("{text}: {cause}")
+        }
+    })
 }
 
 fn run_edge(file: &ConfigFile) -> Result<ExitCode, Failure> {
@@ -125,7 +138,7 @@ fn run_edge(file: &ConfigFile) -> Result<ExitCode, Failure> {
         app::container::fitted_edge(sizing, budget).map_err(|error| Failure::new(EXIT_UNAVAILABLE, error))?;
     edge::run::run(&checked, &budget).map_err(|error| {
         let code = if edge::run::is_of_config(&error) { EXIT_CONFIG } else { 1 };
-        Failure::new(code, format!("{error:#}"))
+        Failure::new(code, told(&error))
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -292,5 +305,26 @@ fn say(text: &str) -> ExitCode {
 fn complain(text: &str) {
     if writeln!(std::io::stderr(), "{text}").is_err() {
         // Standard error is closed; there is no other place to report to.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot subscribe to spans: {source}")]
+    struct Subscribe {
+        source: std::fmt::Error,
+    }
+
+    #[test]
+    fn a_cause_that_is_in_the_text_is_not_repeated() {
+        let cause = std::fmt::Error.to_string();
+        let error = anyhow::Error::new(Subscribe { source: std::fmt::Error });
+        assert_eq!(told(&error), format!("cannot subscribe to spans: {cause}"));
+        let within = Err::<(), _>(std::fmt::Error).context("cannot start").unwrap_err();
+        assert_eq!(told(&within), format!("cannot start: {cause}"));
     }
 }

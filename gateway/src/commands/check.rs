@@ -14,7 +14,7 @@ use sluice_gateway_config::{
     budget::{Budget, smallest_limit},
 };
 use sluice_kafka::{
-    TopicPartitions, batch_warning,
+    ProbeError as KafkaProbeError, TopicPartitions, batch_warning,
     dead_letter::{TOPIC_PARTITIONS_MAX, default_topic},
     probe_topics,
     retention::read_limits,
@@ -133,6 +133,8 @@ async fn ask(kafka: &Kafka) -> Result<Vec<TopicPartitions>, String> {
     let asking = kafka.clone();
     match tokio::task::spawn_blocking(move || probe_topics(&asking, KAFKA_TIMEOUT)).await {
         Ok(Ok(topics)) => Ok(topics),
+        // No broker was asked: a property, or a file of tls, is wrong.
+        Ok(Err(error @ KafkaProbeError::Settings { .. })) => Err(format!("source.kafka: {error}")),
         Ok(Err(error)) => Err(format!("source.kafka.bootstrapServers: {error}")),
         Err(error) => Err(format!("the request to Kafka did not finish: {error}")),
     }

@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 pub struct Observed {
     /// Topics and partitions, as Kafka answers.
     pub partitions: Partitions,
+    /// Properties of `source.kafka` that librdkafka refuses, each with its reason; none where librdkafka was not asked, as by the plugin.
+    pub refused_properties: BTreeMap<String, String>,
     /// Connections that the spec references and that cannot be used.
     pub unresolved: Unresolved,
     /// The ClickHouse servers that gateways were last given. Without a StatefulSet, those of each config that pods mount; none where no config

@@ -52,6 +52,7 @@ fn decide(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) ->
     let secrets = [&of_source, &of_sink].into_iter().flatten().flatten().cloned().collect();
     let image = Image::of(pipeline, observed.workload.as_ref(), defaults);
     let identity = Identity::of(pipeline, secrets, &image).and_then(|identity| in_group(pipeline, identity));
+    let identity = both(identity, taken_properties(observed)).map(|(identity, ())| identity);
     let (identity, sized) = both(identity, Pipeline::of(&pipeline.spec))?;
     shard_order::kept(pipeline, observed)?;
     let topics = topics(pipeline, &observed.partitions);
@@ -136,6 +137,20 @@ fn in_group(pipeline: &TracePipeline, identity: Identity) -> Result<Identity, Vi
         );
     }
     found.or(identity)
+}
+
+/// Properties that no gateway could start with. The definition cannot know all names and values, and only librdkafka does.
+fn taken_properties(observed: &Observed) -> Result<(), Violations> {
+    let mut found = Violations::default();
+    for (name, why) in &observed.refused_properties {
+        found.add(
+            format!("spec.source.kafka.properties.{name}"),
+            format!(
+                "librdkafka refuses it ({why}): correct it as in librdkafka's CONFIGURATION.md, or remove it"
+            ),
+        );
+    }
+    found.or(())
 }
 
 /// Both, or all that is wrong with either.

@@ -28,8 +28,10 @@ use rdkafka::{
     types::RDKafkaErrorCode,
 };
 use refusal::Refusal;
+use sluice_crds::{KafkaSource, PropertyValue};
 use sluice_login::Renewal;
 use std::{
+    collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -336,7 +338,23 @@ fn is_silence(reason: &str) -> bool {
 
 /// Whether librdkafka knows a setting and accepts this value.
 fn is_accepted(name: &str, value: &str) -> bool {
-    ClientConfig::new().set(name, value).create_native_config().is_ok()
+    refusal(name, value).is_none()
+}
+
+/// Why librdkafka refuses a setting; `None` if it accepts it. Gateways have the same version of librdkafka.
+fn refusal(name: &str, value: &str) -> Option<String> {
+    match ClientConfig::new().set(name, value).create_native_config() {
+        Ok(_) => None,
+        // librdkafka's own text names the setting; rdkafka's repeats name and value behind that.
+        Err(KafkaError::ClientConfig(_, why, ..)) => Some(why),
+        Err(other) => Some(other.to_string()),
+    }
+}
+
+/// The properties of a spec that librdkafka refuses, each with why. A gateway with one of them would not start.
+pub fn refused_properties(kafka: &KafkaSource) -> BTreeMap<String, String> {
+    let refused = |(name, value): (&String, &PropertyValue)| Some((name.clone(), refusal(name, &value.0)?));
+    kafka.properties.iter().filter_map(refused).collect()
 }
 
 fn key((topic, partition): (&str, u32)) -> (String, i32) {

@@ -5,6 +5,7 @@ use super::{
     gateways::{Gateway, full_volumes, logs, looks::Look, silence, unconnected},
     kafka::{
         cluster::Cluster,
+        refused_properties,
         sample::{self, Sample, Source},
         security::{KafkaSecrets, KafkaSecurity},
     },
@@ -113,6 +114,7 @@ pub async fn observe(
         schema: schema(pipeline, job.as_deref(), world).await,
         schema_job: job,
         partitions,
+        refused_properties: pipeline.spec.source.kafka.as_ref().map(refused_properties).unwrap_or_default(),
         workload,
         edge: edge(&names, &world.cache),
         lag: lag_messages

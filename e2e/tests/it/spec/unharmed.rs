@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::pipeline::{Pipeline, Settings, merged};
+use e2e_fixtures::pipeline::{CREDENTIALS, Pipeline, Settings, merged};
 use e2e_fixtures::produce::Topic;
 use e2e_fixtures::spans::Shape;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -160,18 +160,23 @@ async fn a_revision_that_never_starts_is_told_and_an_edit_heals_it() -> Result<(
     .await
 }
 
-/// All gateways start with a config that they reject, and there is no earlier revision to roll back to. The edit replaces pods
+/// All gateways start with a file that they reject, and there is no earlier revision to roll back to. The edit replaces pods
 /// that Kubernetes would not replace.
 async fn never_ran(scene: &Scene) -> Result<()> {
-    let unknown = json!({
-        "source": {"kafka": {"properties": {"no.such.property": "1"}}},
+    let no_authority = json!({
+        "sink": {"clickhouse": {
+            "endpoints": ["https://127.0.0.1:1"],
+            "tls": {"caSecretRef": {"name": CREDENTIALS, "key": "username"}},
+            // Otherwise a Job would find it, and no gateway be started.
+            "schema": {"management": "None"},
+        }},
         // After this time, the operator no longer waits for it.
         "rollout": {"progressDeadline": "20s"},
     });
-    scene.pipeline.apply(&spec(&unknown)).await?;
+    scene.pipeline.apply(&spec(&no_authority)).await?;
     let failed = ("False", reason::ROLLOUT_FAILED);
     let said = scene.pipeline.wait_condition(kind::READY, failed, READY).await?;
-    ensure!(said.contains("no.such.property"), "it does not say what failed: {said}");
+    ensure!(said.contains("contains no certificate"), "it does not say what failed: {said}");
     assert_state(&scene.pipeline, "rollout-failed").await?;
     let broken = scene.pipeline.gateways().uids().await?;
     scene.pipeline.apply(&spec(&json!({}))).await?;

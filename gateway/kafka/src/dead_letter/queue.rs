@@ -12,9 +12,9 @@ use crate::dead_letter::{
     sender::Sender,
     settings::producer_settings,
 };
-use crate::ground::login::renewal;
+use crate::ground::{login::renewal, settings::refused};
 use crossbeam_channel::{TrySendError, bounded};
-use rdkafka::{ClientConfig, config::RDKafkaLogLevel, error::KafkaError};
+use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
 use sluice_gateway_config::{Kafka, OnMissing, SecretFileError};
 use std::{
     pin::Pin,
@@ -33,8 +33,8 @@ pub enum StartError {
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot create a Kafka producer for dead letters: {source}")]
-    Settings { source: KafkaError },
+    #[error("cannot create a Kafka producer for dead letters: {why}")]
+    Settings { why: String },
     /// The thread could not be started.
     #[error("cannot start the thread for dead letters: {source}")]
     Thread { source: std::io::Error },
@@ -100,7 +100,7 @@ impl DeadLetters {
             config.set(name, value);
         }
         config.set_log_level(RDKafkaLogLevel::Warning);
-        config.create_native_config().map_err(|source| StartError::Settings { source })?;
+        config.create_native_config().map_err(|error| StartError::Settings { why: refused(&error) })?;
         let (requests, requests_in) = bounded(LETTERS_MAX);
         let sender = Sender::new(config, topic.map(str::to_owned), requests_in, renewal(kafka));
         std::thread::Builder::new()

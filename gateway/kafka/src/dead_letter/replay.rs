@@ -7,7 +7,7 @@ use crate::{
         headers::{REPLAYED, is_own},
         settings::producer_settings,
     },
-    ground::login::renewal,
+    ground::{login::renewal, settings::refused},
 };
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rdkafka::{
@@ -35,7 +35,7 @@ pub enum ReplayError {
     Secret(SecretFileError),
     /// librdkafka refused the settings.
     #[error("cannot create a Kafka producer for replayed messages: {0}")]
-    Create(Box<KafkaError>),
+    Create(String),
     /// There is no token to log in with.
     #[error("cannot log in to Kafka: {0}")]
     Login(sluice_login::Error),
@@ -92,7 +92,7 @@ impl Replayer {
         let (sender, answers) = bounded(1);
         let producer: BaseProducer<Acknowledged> = config
             .create_with_context(Acknowledged(sender))
-            .map_err(|source| ReplayError::Create(Box::new(source)))?;
+            .map_err(|error| ReplayError::Create(refused(&error)))?;
         let renewal = renewal(kafka);
         renewal.first(producer.client()).map_err(ReplayError::Login)?;
         Ok(Self { producer, answers, renewal })

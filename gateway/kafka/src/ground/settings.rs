@@ -3,6 +3,7 @@
 //! Names and defaults: librdkafka 2.12, CONFIGURATION.md.
 
 use crate::ground::{refusal::LIMIT_PROPERTY, security::security_settings};
+use rdkafka::error::KafkaError;
 use sluice_gateway_config::{
     GroupProtocol, Kafka, SESSION_SECONDS, SecretFileError, budget::ANSWER_BYTES_MIN,
 };
@@ -132,6 +133,14 @@ pub fn probe_settings(kafka: &Kafka) -> Result<Vec<(&str, String)>, SecretFileEr
     Ok(settings)
 }
 
+/// Why librdkafka refuses settings. Its own text names the setting; rdkafka's repeats name and value behind that.
+pub(crate) fn refused(error: &KafkaError) -> String {
+    match error {
+        KafkaError::ClientConfig(_, why, ..) => why.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// librdkafka needs 512 bytes more than `fetch.max.bytes`; a single batch may be larger than that.
 fn receive_bytes(answer: u64) -> u64 {
     const LEAST: u64 = 1_000_000;
@@ -222,6 +231,18 @@ pub(crate) mod tests {
         assert_eq!(value(&settings, "socket.receive.buffer.bytes").as_deref(), Some("1048576"));
         for (name, _) in settings.iter().filter(|(name, _)| !kafka.properties.contains_key(*name)) {
             assert!(owner(name).is_some(), "{name} is set by us, and a config may set it too");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_refused_is_named_once() {
+        for (name, value, expected) in [
+            ("socket.receive.bufer.bytes", "1", "No such configuration property: "),
+            ("socket.send.buffer.bytes", "many", "Invalid value for configuration property "),
+        ] {
+            let refusal = rdkafka::ClientConfig::new().set(name, value).create_native_config().err().unwrap();
+            let why = refused(&refusal);
+            assert!(why.starts_with(expected) && why.matches(name).count() == 1, "{why}");
         }
     }
 

@@ -8,7 +8,7 @@
 use crate::{
     ground::{
         login::renewal,
-        settings::{Identity, consumer_settings},
+        settings::{Identity, consumer_settings, refused},
     },
     group::{
         arrivals::{DestinationOf, KeptRanges, Policy},
@@ -64,8 +64,8 @@ pub enum Error {
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot create a Kafka consumer for group {group}: {source}")]
-    Create { group: String, source: KafkaError },
+    #[error("cannot create a Kafka consumer for group {group}: {why}")]
+    Create { group: String, why: String },
     /// The commit thread could not be started.
     #[error("cannot start the commit thread: {source}")]
     Committer { source: std::io::Error },
@@ -204,7 +204,7 @@ impl Consumer {
         let group = kafka.consumer_group.clone();
         let client: BaseConsumer<Rebalancing> = config
             .create_with_context(rebalancing)
-            .map_err(|source| Error::Create { group: group.clone(), source })?;
+            .map_err(|error| Error::Create { group: group.clone(), why: refused(&error) })?;
         let client = Arc::new(client);
         let renewal = renewal(kafka);
         client.context().stats().logs_in_with(renewal.tokens());

@@ -3,7 +3,7 @@
 //! Any thread may send. Sending copies a message into librdkafka's queue and never blocks; [`Producer::room`] waits for room before that.
 
 use crate::{
-    ground::login::renewal,
+    ground::{login::renewal, settings::refused},
     producer::{
         MESSAGE_OVERHEAD_BYTES, NotStored, RequestReply, SizeLimits,
         pump::{Acknowledgements, Pump},
@@ -16,7 +16,6 @@ use crossbeam_channel::{Sender, bounded};
 use rdkafka::{
     ClientConfig,
     config::RDKafkaLogLevel,
-    error::KafkaError,
     producer::{BaseProducer, BaseRecord},
 };
 use sluice_gateway_config::{Kafka, SecretFileError};
@@ -47,8 +46,8 @@ pub enum StartError {
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot create a Kafka producer for topic {topic}: {source}")]
-    Settings { topic: String, source: Box<KafkaError> },
+    #[error("cannot create a Kafka producer for topic {topic}: {why}")]
+    Settings { topic: String, why: String },
     /// A thread could not be started.
     #[error("cannot start the thread {thread} of the producer: {source}")]
     Thread { thread: &'static str, source: std::io::Error },
@@ -124,8 +123,9 @@ impl Producer {
         let kafka = Kafka { topics: vec![topic.to_owned()], ..kafka.clone() };
         let state = Arc::new(TopicState::new(&kafka.bootstrap_servers, limits.batch_bytes_max));
         let context = Acknowledgements::new(topic, &kafka, &state);
-        let refused = |source| StartError::Settings { topic: topic.to_owned(), source: Box::new(source) };
-        let producer = config.create_with_context(context.clone()).map_err(refused)?;
+        let producer = config
+            .create_with_context(context.clone())
+            .map_err(|error| StartError::Settings { topic: topic.to_owned(), why: refused(&error) })?;
         let renewal = renewal(&kafka);
         let shared = Arc::new(Shared {
             topic: topic.to_owned(),

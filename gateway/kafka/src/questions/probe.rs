@@ -4,7 +4,11 @@
 //! librdkafka answers with "transport failure" whatever the cause, and retries until the time is over. The cause arrives separately, as
 //! an error of the client: [`Connections`] keeps the first one, which ends the question.
 
-use crate::ground::{login::renewal, security::ConnectionProblem, settings::probe_settings};
+use crate::ground::{
+    login::renewal,
+    security::ConnectionProblem,
+    settings::{probe_settings, refused},
+};
 use rdkafka::{
     ClientConfig, ClientContext,
     admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
@@ -57,8 +61,8 @@ pub enum ProbeError {
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings: for example, a file is missing or contains no certificate.
-    #[error("cannot create a Kafka client for {brokers}: {source}")]
-    Settings { brokers: String, source: Box<KafkaError> },
+    #[error("cannot create a Kafka client for {brokers}: {why}")]
+    Settings { brokers: String, why: String },
     /// There is no token to log in with, so no broker was asked.
     #[error("cannot log in to Kafka: {0}")]
     Token(Box<sluice_login::Error>),
@@ -118,7 +122,7 @@ pub fn probe_topics(kafka: &Kafka, timeout: Duration) -> Result<Vec<TopicPartiti
     let client: BaseConsumer<Connections> = client_config(kafka)
         .map_err(ProbeError::Secret)?
         .create_with_context(Connections::default())
-        .map_err(|source| ProbeError::Settings { brokers: brokers(kafka), source: Box::new(source) })?;
+        .map_err(|error| ProbeError::Settings { brokers: brokers(kafka), why: refused(&error) })?;
     let renewal = renewal(kafka);
     renewal.wait(client.client());
     if let Some(missing) = renewal.missing() {

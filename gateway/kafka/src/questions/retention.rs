@@ -16,7 +16,10 @@
 //! [`read_limits`] reads the topics' limits; without them, their estimates are missing.
 
 use crate::{
-    ground::{login::renewal, settings::probe_settings},
+    ground::{
+        login::renewal,
+        settings::{probe_settings, refused},
+    },
     questions::past::{Past, Wanted},
 };
 use rdkafka::{
@@ -263,8 +266,8 @@ pub enum LimitsError {
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot create a Kafka client to read topic configs: {source}")]
-    Settings { source: KafkaError },
+    #[error("cannot create a Kafka client to read topic configs: {why}")]
+    Settings { why: String },
     /// The brokers are away, or the user has no right to describe configs.
     #[error("cannot read the configs of topics {topics}: {source}")]
     Describe { topics: String, source: KafkaError },
@@ -281,7 +284,7 @@ pub async fn read_limits(
         config.set(name, value);
     }
     let admin: AdminClient<DefaultClientContext> =
-        config.create().map_err(|source| LimitsError::Settings { source })?;
+        config.create().map_err(|error| LimitsError::Settings { why: refused(&error) })?;
     let renewal = renewal(kafka);
     renewal.wait(admin.inner());
     let topics: Vec<_> = kafka.topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();

@@ -13,7 +13,7 @@ use crate::ground::{
     cluster,
     login::renewal,
     refusal::QueueProblem,
-    settings::{Identity, consumer_settings},
+    settings::{Identity, consumer_settings, refused},
 };
 use rdkafka::{
     ClientConfig, Offset, TopicPartitionList,
@@ -52,8 +52,8 @@ pub enum ReadError {
     #[error(transparent)]
     Secret(SecretFileError),
     /// librdkafka refused the settings.
-    #[error("cannot create a Kafka client for {brokers}: {source}")]
-    Create { brokers: String, source: Box<KafkaError> },
+    #[error("cannot create a Kafka client for {brokers}: {why}")]
+    Create { brokers: String, why: String },
     /// There is no token to log in with.
     #[error("cannot log in to Kafka: {0}")]
     Login(sluice_login::Error),
@@ -137,8 +137,8 @@ impl TopicReader {
         }
         let brokers = kafka.bootstrap_servers.join(",");
         let created = config.create();
-        let consumer: BaseConsumer = created
-            .map_err(|source| ReadError::Create { brokers: brokers.clone(), source: Box::new(source) })?;
+        let consumer: BaseConsumer =
+            created.map_err(|error| ReadError::Create { brokers: brokers.clone(), why: refused(&error) })?;
         let renewal = renewal(kafka);
         renewal.first(consumer.client()).map_err(ReadError::Login)?;
         Ok(Self { consumer, renewal, patience, batch_bytes_max: kafka.record_batch_bytes_max.get(), brokers })

@@ -1,6 +1,7 @@
 //! What a person reads of credentials and inserts that are refused: whose they are, and who goes on with them.
 
 use crate::{
+    defaults,
     statuses::{condition, running, said},
     with, with_credentials,
 };
@@ -9,6 +10,7 @@ use sluice_crds::{SecretUse, TracePipeline};
 use sluice_plan::{
     Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
     observed::inserts::{FailedInsert, InsertError, SinkSeen},
+    plan,
 };
 
 fn secret() -> SecretSeen {
@@ -103,6 +105,23 @@ fn a_user_that_clickhouse_refuses_is_said_with_its_secret() {
             assert!(!message.contains("Secret"), "{message}");
         }
     }
+}
+
+/// A gateway with such a property would not start: the plan refuses it while the others run on.
+#[test]
+fn properties_that_librdkafka_refuses_are_violations_with_their_names() {
+    let why = "No such configuration property: \"socket.bufer\"";
+    let (pipeline, facts) = running(&json!({}), &[]);
+    let refused = [("socket.bufer".to_owned(), why.to_owned())].into();
+    let facts = Observed { refused_properties: refused, ..facts };
+    let found = plan(&pipeline, &facts, &defaults()).unwrap_err().to_string();
+    assert!(
+        found.starts_with("spec.source.kafka.properties.socket.bufer: librdkafka refuses it (No such")
+            && found.contains("or remove it"),
+        "{found}"
+    );
+    let ready = said(&pipeline, &facts);
+    assert_eq!(condition(&ready, "Stalled").reason, "SpecInvalid");
 }
 
 #[test]

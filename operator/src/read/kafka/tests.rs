@@ -268,3 +268,21 @@ fn a_setting_that_librdkafka_does_not_take_is_left_out() {
     assert!(Client::new(&cluster("127.0.0.1:1", &properties), "one").is_ok());
     assert!(is_accepted("socket.send.buffer.bytes", "65536"));
 }
+
+#[test]
+fn a_property_that_librdkafka_does_not_take_is_named_with_why() {
+    let spec = serde_json::from_value(json!({
+        "bootstrapServers": ["127.0.0.1:1"], "topics": ["spans"],
+        "properties": {
+            "socket.receive.bufer.bytes": "65536", "socket.send.buffer.bytes": "many",
+            "broker.address.family": "v4", "debug": "cgrp",
+        },
+    }))
+    .unwrap();
+    let found = refused_properties(&spec);
+    let names: Vec<&str> = found.keys().map(String::as_str).collect();
+    assert_eq!(names, ["socket.receive.bufer.bytes", "socket.send.buffer.bytes"]);
+    for (name, why) in &found {
+        assert_eq!(why.matches(name.as_str()).count(), 1, "{why}");
+    }
+}
