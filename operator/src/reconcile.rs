@@ -24,6 +24,7 @@ use crate::{
     remove::{self, Progress},
     steer::{drain::drain_step, rollout, scaling, schema, undrain::undrain},
     volumes::{argo_cd, grow, orphans, owner_references, replace},
+    watch::state::WatchState,
     world::{
         World,
         cache::{Cache, Pipeline},
@@ -41,7 +42,7 @@ use kube::{
     core::DynamicObject,
     runtime::{controller::Action, reflector::ObjectRef},
 };
-use next::{LEAVING_SECONDS, Next, REFUSED_SECONDS, WAITING_SECONDS, next};
+use next::{LEAVING_SECONDS, Next, REFUSED_SECONDS, next};
 use sluice_crds::{RolloutState, TracePipeline};
 use sluice_plan::{
     Applied, Intent, Objects, Plan, Planned, Unresolved, build,
@@ -67,6 +68,8 @@ pub struct Reconciler {
     pub world: Arc<World>,
     /// Kafka, Secrets and gateways.
     pub sources: Arc<Sources>,
+    /// Which watches of the scope fail.
+    pub watches: Arc<WatchState>,
     /// When the first pipeline waited for the list of connections.
     connections_awaited: OnceLock<tokio::time::Instant>,
     /// When the first pipeline with an edge waited for the lists of what only edges have.
@@ -75,8 +78,8 @@ pub struct Reconciler {
 
 impl Reconciler {
     /// For a scope, with nothing awaited yet.
-    pub fn new(world: Arc<World>, sources: Arc<Sources>) -> Self {
-        Self { world, sources, connections_awaited: OnceLock::new(), edges_awaited: OnceLock::new() }
+    pub fn new(world: Arc<World>, sources: Arc<Sources>, watches: Arc<WatchState>) -> Self {
+        Self { world, sources, watches, connections_awaited: OnceLock::new(), edges_awaited: OnceLock::new() }
     }
 
     /// Waits for the first list of connections, all looks together at most [`LISTED_SECONDS_MAX`]: later than that the API server has no CRD of
@@ -144,8 +147,9 @@ pub async fn reconcile(pipeline: Arc<Pipeline>, reconciler: Arc<Reconciler>) -> 
     let key = Key { namespace: pipeline.namespace().unwrap_or_default(), name: pipeline.name_any() };
     let world = &reconciler.world;
     if !is_listed(&world.cache).await {
+        let again = outcome::unlisted(&pipeline, &key, &reconciler).await;
         world.shared.metrics.reconciled(ReconcileResult::Unlisted, begun.elapsed());
-        return Ok(Action::requeue(Duration::from_secs(WAITING_SECONDS)));
+        return Ok(again);
     }
     if references_any(&pipeline) {
         reconciler.first_list_of_connections().await;
@@ -202,8 +206,11 @@ async fn story(
         facts.observed.scaling.replica_conflict = Some(words.to_owned());
     }
     let ended = carried_out.and(finished).and(replaced);
-    facts.observed.reconcile_failure =
-        ended.as_ref().err().and_then(|error| apply_failure::of(error, pipeline.status.as_ref(), key, world));
+    facts.observed.reconcile_failure = ended
+        .as_ref()
+        .err()
+        .and_then(|error| apply_failure::of(error, pipeline.status.as_ref(), key, world))
+        .or_else(|| apply_failure::of_watches(&reconciler.watches));
     let now = Time(Timestamp::now());
     let said = sluice_plan::status(pipeline, &facts.observed, planned.as_ref(), &now);
     if let Some(messages) = facts.lag_messages {

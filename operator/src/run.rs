@@ -177,9 +177,11 @@ async fn lead(
     let (worlds, listings): (Vec<_>, Vec<_>) =
         scopes.map(|scope| watched(Arc::clone(&shared), scope, &mut tasks)).unzip();
     let counted: Vec<_> = worlds.iter().map(|(world, _)| Arc::clone(world)).collect();
-    let reconciler = |world| Arc::new(Reconciler::new(world, Arc::clone(&sources)));
-    let work =
-        join_all(worlds.into_iter().map(|(world, events)| control(reconciler(world), events, stop.clone())));
+    let control = |((world, events), listing): (Scoped, &Listing)| {
+        let reconciler = Reconciler::new(world, Arc::clone(&sources), Arc::clone(&listing.state));
+        control(Arc::new(reconciler), events, stop.clone())
+    };
+    let work = join_all(worlds.into_iter().zip(&listings).map(control));
     let refused = Duration::from_secs(REFUSED_SECONDS);
     let stopped = async {
         stop.clone().await;

@@ -30,7 +30,7 @@ use state::WatchState;
 use std::{collections::HashMap, fmt::Debug, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 /// A watch that panicked begins again at once, then after this many seconds, then after twice as long each time: the object that made it
@@ -38,6 +38,9 @@ use tokio::{
 const AGAIN_SECONDS: u64 = 1;
 /// The longest such wait in seconds. A watch that ran this long without a panic begins again at once.
 const AGAIN_SECONDS_MAX: u64 = 60;
+/// A watch that has failed and then neither fails nor brings an event for this many seconds works: the client library tries again within a
+/// minute, and a watch that begins is no event. Chosen: twice that.
+const WORKS_SECONDS: u64 = 120;
 
 /// What is watched: one namespace, or all namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -252,10 +255,23 @@ impl<K: Watched> Watch<K> {
         let kind = K::kind(&());
         let events = watcher::watcher(self.api.clone(), self.config.clone()).modify(self.trim);
         let mut events = events.default_backoff().boxed();
+        let mut has_failed = false;
         loop {
-            let event = match events.next().await.expect("a watch has no end") {
+            let next = events.next();
+            let next = if has_failed {
+                timeout(Duration::from_secs(WORKS_SECONDS), next).await
+            } else {
+                Ok(next.await)
+            };
+            let Ok(next) = next else {
+                has_failed = false;
+                self.state.works(&kind);
+                continue;
+            };
+            let event = match next.expect("a watch has no end") {
                 Ok(event) => event,
                 Err(error) => {
+                    has_failed = true;
                     self.state.failed(&kind, &error);
                     continue;
                 }

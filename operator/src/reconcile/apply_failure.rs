@@ -2,10 +2,11 @@
 //! which failures are reported; `sluice-plan` writes the conditions.
 
 use crate::{
+    watch::state::WatchState,
     world::{
         World,
         api_error::{ErrorClass, described},
-        cache::Pipeline,
+        cache::{NOT_AWAITED, Pipeline},
         error::Error,
         events::shortened,
         memory::Key,
@@ -26,12 +27,16 @@ use sluice_crds::{
     TracePipeline, TracePipelineStatus,
     status::{condition, reason},
 };
-use sluice_plan::{ReconcileFailure, status_of_failure};
+use sluice_plan::{ReconcileFailure, status_of_failure, words::plural};
+use std::time::{Duration, Instant};
 use tracing::debug;
 
 /// Consecutive failures before the operator reports one that may be temporary. They take 15 s: by then a conflict or a restart of the API
 /// server is over, and a recreated token, Role, quota or namespace exists again. Chosen.
 pub const TRIES: u32 = 5;
+
+/// How long the API server must refuse a watch before the status says it. Chosen, as for [`TRIES`].
+const WATCH_REFUSED: Duration = Duration::from_secs(15);
 
 /// How long a failure lasts, judged by its class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +93,23 @@ fn stays(lasts: Lasts, failures: u32, said: &[Condition]) -> Option<bool> {
 fn as_told(error: &Error, stays: bool) -> ReconcileFailure {
     let message = format!("{}; the operator tries again within five minutes", shortened(&described(error)));
     ReconcileFailure { reason: reason::APPLY_FAILED, message, stays }
+}
+
+/// What the status reports of watches that the API server refuses; `None` if it refuses none that a pipeline needs. Copies of objects, also
+/// of Secrets, then stay as they were, so that no pipeline is said to be well.
+pub fn of_watches(watches: &WatchState) -> Option<ReconcileFailure> {
+    let refused = watches.refused(WATCH_REFUSED, Instant::now());
+    let mut refused = refused.into_iter().filter(|(kind, _)| !NOT_AWAITED.contains(&kind.as_str()));
+    let (kind, answer) = refused.next()?;
+    let others = match refused.count() {
+        0 => String::new(),
+        others => format!(" and {}", plural(others, "other kind")),
+    };
+    let message = format!(
+        "the operator cannot watch {kind}{others}: {}; grant its ServiceAccount the rights of operator/SECURITY.md, as the chart's Role does",
+        shortened(&answer)
+    );
+    Some(ReconcileFailure { reason: reason::APPLY_FAILED, message, stays: true })
 }
 
 /// A conflict may come from another client that writes at the same time. A right, a token, a quota, a namespace or a CRD may be recreated at

@@ -3,7 +3,7 @@
 
 use super::{
     Failed, RECONCILE_SECONDS_MAX, Reconciler, apply_failure, handover,
-    next::{Next, REFUSED_SECONDS},
+    next::{Next, REFUSED_SECONDS, WAITING_SECONDS},
     story,
 };
 use crate::{
@@ -45,6 +45,21 @@ pub async fn of(
         Ok((result, action)) => (result, Ok(action)),
         Err(error) => (ReconcileResult::Failed, Err(failed(pipeline, key, error, &reconciler.world).await)),
     }
+}
+
+/// When to look again at a pipeline while a kind was never listed: what runs is unknown, and nothing is changed. If the API server refuses the
+/// kind, the status says so.
+pub async fn unlisted(pipeline: &Pipeline, key: &Key, reconciler: &Reconciler) -> Action {
+    let Some(failure) = apply_failure::of_watches(&reconciler.watches) else {
+        return Action::requeue(Duration::from_secs(WAITING_SECONDS));
+    };
+    // Another operator may look after it.
+    if let Some(action) = handover::before(pipeline, key, reconciler).await {
+        return action;
+    }
+    // If the API server refuses the status, too, it is written later.
+    let _is_told = apply_failure::tell(pipeline, key, &failure, &reconciler.world).await;
+    Action::requeue(Duration::from_secs(REFUSED_SECONDS))
 }
 
 async fn look(

@@ -51,6 +51,15 @@ struct Failing {
     words: String,
     /// When it was last logged.
     said: Instant,
+    /// Since when it fails in this way.
+    since: Instant,
+}
+
+impl Failing {
+    /// Whether the operator has no right to watch the kind, or there is no such kind.
+    fn is_refused(&self) -> bool {
+        matches!(self.failure, Failure::Refused(401 | 403 | 404))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +106,11 @@ impl WatchState {
 
     /// A watch failed.
     pub fn failed(&self, kind: &str, error: &watcher::Error) {
+        self.failed_at(kind, error, Instant::now());
+    }
+
+    /// A watch failed at this time.
+    pub fn failed_at(&self, kind: &str, error: &watcher::Error, now: Instant) {
         let answer = answer(error);
         let failure = match answer.map(|answer| answer.code) {
             Some(GONE) => return,
@@ -107,7 +121,7 @@ impl WatchState {
             Some(answer) => in_words(answer),
             None => "the API server is unreachable".to_owned(),
         };
-        match (self.note_failure(kind, (failure, words), Instant::now()), failure) {
+        match (self.note_failure(kind, (failure, words), now), failure) {
             (Change::Fails, Failure::Refused(code)) => {
                 let answer = answer.map(|answer| answer.message.as_str());
                 warn!(kind, code, answer, remedy = remedy(code), "cannot watch");
@@ -148,6 +162,16 @@ impl WatchState {
         unlisted.map(|(kind, state)| (kind.clone(), why(state))).collect()
     }
 
+    /// The kinds whose watch the API server has refused for at least `wait`, each with its answer.
+    pub fn refused(&self, wait: Duration, now: Instant) -> Vec<(String, String)> {
+        let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let failing = kinds.iter().filter_map(|(kind, state)| Some((kind, state.failing.as_ref()?)));
+        let refused = failing.filter(|(_, failing)| {
+            failing.is_refused() && now.saturating_duration_since(failing.since) >= wait
+        });
+        refused.map(|(kind, failing)| (kind.clone(), failing.words.clone())).collect()
+    }
+
     /// A watch works.
     pub fn works(&self, kind: &str) {
         if self.note_success(kind) == Change::Works {
@@ -164,14 +188,14 @@ impl WatchState {
         let said = alike.map(|(_, failing)| failing.said).max();
         let again = Duration::from_secs(SAY_AGAIN_SECONDS);
         let said = said.filter(|said| now.saturating_duration_since(*said) < again);
-        let failing = Failing { failure, words, said: said.unwrap_or(now) };
-        if kinds.entry(kind.to_owned()).or_default().failing.replace(failing).is_none() {
+        let state = kinds.entry(kind.to_owned()).or_default();
+        let before = state.failing.as_ref().filter(|before| before.failure == failure);
+        let since = before.map_or(now, |before| before.since);
+        let failing = Failing { failure, words, said: said.unwrap_or(now), since };
+        if state.failing.replace(failing).is_none() {
             self.metrics.add_failing_watches(kind, 1);
         }
-        let is_refused = |state: &KindState| {
-            let failure = state.failing.as_ref().map(|failing| failing.failure);
-            matches!(failure, Some(Failure::Refused(401 | 403 | 404)))
-        };
+        let is_refused = |state: &KindState| state.failing.as_ref().is_some_and(Failing::is_refused);
         self.sees_nothing.send_if_modified(|now| replaced(now, kinds.values().all(is_refused)));
         if said.is_some() { Change::None } else { Change::Fails }
     }
@@ -323,6 +347,24 @@ mod tests {
         assert!(!after(701, "Job", Failure::Away), "all of them");
         assert!(after(760, "Job", Failure::Away));
         assert!(!after(761, "Pod", Failure::Away));
+    }
+
+    #[test]
+    fn a_refusal_counts_once_it_has_lasted_and_until_the_watch_works() {
+        let (state, begun, wait) = (state(), Instant::now(), Duration::from_secs(15));
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let fails = |seconds, failure| {
+            state.note_failure("Secret", (failure, "secrets is forbidden".into()), at(seconds));
+        };
+        let refused = |seconds| state.refused(wait, at(seconds)).len();
+        fails(0, Failure::Away);
+        assert_eq!(refused(60), 0, "the server may come back");
+        fails(60, Failure::Refused(403));
+        fails(70, Failure::Refused(403));
+        assert_eq!((refused(74), refused(75)), (0, 1));
+        assert_eq!(state.refused(wait, at(75)), [("Secret".to_owned(), "secrets is forbidden".to_owned())]);
+        state.works("Secret");
+        assert_eq!(refused(80), 0);
     }
 
     #[test]

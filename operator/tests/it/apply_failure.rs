@@ -6,7 +6,14 @@ use crate::{
     scaling::break_clock,
 };
 use futures::{FutureExt as _, channel::mpsc};
-use kube::runtime::{controller::Action, reflector::ObjectRef};
+use kube::{
+    core::Status,
+    runtime::{
+        controller::Action,
+        reflector::{self, ObjectRef},
+        watcher,
+    },
+};
 use serde_json::json;
 use sluice_operator::{
     reconcile::reconcile,
@@ -18,7 +25,10 @@ use sluice_operator::{
     watch::{Scope, Watches, state::WatchState},
     world::{World, api_error::ErrorClass, cache::Pipeline},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{task::JoinSet, time::timeout};
 
 #[tokio::test]
@@ -47,6 +57,59 @@ async fn a_refusal_stands_in_the_status_at_once_and_is_told_once() {
     assert!(
         bench.exports("sluice_operator_pipeline_failed_reconciles{name=\"prod\",namespace=\"tracing\"} 0")
     );
+}
+
+/// A watch that the API server has refused since a minute ago.
+fn refuse_watch(bench: &Bench, kind: &str) {
+    let refusal = Status { code: 403, ..Status::failure("it is forbidden", "Forbidden") };
+    let error = watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(refusal)));
+    let since = Instant::now().checked_sub(Duration::from_mins(1)).unwrap();
+    bench.watches.failed_at(kind, &error, since);
+}
+
+/// The copies of that kind stay as they were: another content of a Secret would not be seen.
+#[tokio::test]
+async fn a_pipeline_whose_secrets_may_not_be_watched_does_not_look_well() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    bench.settle("prod").await;
+    bench.gateways_become_ready("prod");
+    bench.settle("prod").await;
+    let well = bench.condition("prod", "Ready");
+    // Nothing but pipelines with a connection needs it, and those say so.
+    refuse_watch(&bench, "TraceConnection");
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "Ready"), well);
+    refuse_watch(&bench, "Secret");
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "Ready"), "False ApplyFailed");
+    assert_eq!(bench.condition("prod", "Stalled"), "True ApplyFailed");
+    let words = bench.written("prod", "Ready").unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(
+        words.contains("cannot watch Secret: it is forbidden (status 403); grant its ServiceAccount"),
+        "{words}"
+    );
+    bench.watches.works("Secret");
+    bench.settle("prod").await;
+    assert_eq!(bench.condition("prod", "Ready"), well);
+}
+
+#[tokio::test]
+async fn a_kind_that_may_not_be_listed_stands_in_the_status_and_nothing_is_made() {
+    let bench = Bench::start().await;
+    bench.create("prod");
+    let reconcile_unlisted = async || {
+        let mut world = bench.world();
+        let pipeline = world.cache.pipelines.get(&ObjectRef::new("prod").within(NAMESPACE)).unwrap();
+        world.cache.secrets = reflector::store().0;
+        reconcile(pipeline, bench.reconciler(world)).await.unwrap();
+    };
+    reconcile_unlisted().await;
+    assert_eq!(bench.condition("prod", "Ready"), "", "the list may still come");
+    refuse_watch(&bench, "Secret");
+    reconcile_unlisted().await;
+    assert_eq!(bench.condition("prod", "Ready"), "False ApplyFailed");
+    assert_eq!(bench.server.get("statefulsets/prod-gateway"), None);
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ use sluice_operator::{
         gateways::{commands::Commands, looks::Looks},
     },
     reconcile::{Failed, Reconciler, reconcile},
+    watch::state::WatchState,
     world::{
         Shared, World,
         api_error::ErrorClass,
@@ -46,6 +47,8 @@ pub struct Bench {
     kafka: MockCluster<'static, DefaultProducerContext>,
     pub shared: Arc<Shared>,
     pub sources: Arc<Sources>,
+    /// Which watches fail: none, unless a test says so.
+    pub watches: Arc<WatchState>,
 }
 
 /// One of several operators of a bench.
@@ -60,7 +63,8 @@ impl Bench {
         let kafka = MockCluster::new(1).unwrap();
         kafka.create_topic("spans", 8, 1).unwrap();
         let (shared, sources) = (shared(&server), sources(ANSWERS_MAX));
-        Self { server, kafka, shared, sources }
+        let watches = Arc::new(WatchState::new(Arc::clone(&shared.metrics)));
+        Self { server, kafka, shared, sources, watches }
     }
 
     /// Another operator beside this one, with a Lease of its own and this selector.
@@ -136,7 +140,7 @@ impl Bench {
 
     /// What reconciles this world.
     pub fn reconciler(&self, world: World) -> Arc<Reconciler> {
-        Arc::new(Reconciler::new(Arc::new(world), Arc::clone(&self.sources)))
+        Arc::new(Reconciler::new(Arc::new(world), Arc::clone(&self.sources), Arc::clone(&self.watches)))
     }
 
     /// Reconciles until nothing is written any more, and returns what was.
