@@ -14,11 +14,7 @@ pub mod queue_volume;
 
 use crate::{
     admin::{health::Status, pod_uid, server},
-    blocks::{
-        batch::{Behind, BlockAge},
-        block::Block,
-        buffers::Pool,
-    },
+    blocks::{batch::BlockAge, block::Block, buffers::Pool},
     delivery::{
         deduplicated,
         native::Native,
@@ -35,6 +31,7 @@ use crate::{
     rows::carry::Carrying,
     source::front::Front,
     table::{
+        parts_watch::PartsWatch,
         row_expiry::RowExpiry,
         sink::{self, Sink},
         table_watch::{TableChanged, TableWatch},
@@ -124,8 +121,7 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
         Some(_) => None,
         None => queue_volume::open(config, &status, events_out.clone())?,
     };
-    let behind = Behind::of(shards.len());
-    let age_max = BlockAge::of(&config.sink.clickhouse.insert).with(behind.clone());
+    let age_max = BlockAge::of(&config.sink.clickhouse.insert).for_shards(shards.len());
     status.closes_by(age_max.clone());
     let metrics = &metrics;
     let rule = Rule { version, ..Rule::of(&config.sink.clickhouse.insert) };
@@ -140,7 +136,6 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
         pool: &pool,
         io: &io,
         age_max,
-        behind,
         spool,
     };
     let mut running = parts.start(shards, &status, events_out)?;
@@ -239,7 +234,6 @@ struct Gateway<'a> {
     pool: &'a Arc<Pool>,
     io: &'a Runtime,
     age_max: BlockAge,
-    behind: Behind,
     spool: Option<Spool>,
 }
 
@@ -422,7 +416,7 @@ impl Gateway<'_> {
             metrics: self.metrics.clone(),
             drain,
             commit: self.config.delivery.commit,
-            behind: self.behind.clone(),
+            behind: self.age_max.behind(),
         }
     }
 
@@ -432,6 +426,7 @@ impl Gateway<'_> {
         let group = self.config.reading().group;
         let deduplicated = deduplicated::Watch::new(&shards, &group, self.metrics.clone());
         let ttls = TtlWatch::new(&shards);
+        let parts = PartsWatch::new(&shards, self.age_max.merges(), self.metrics.clone());
         let watch = guarantee::Watch::new(shards, standing.clone(), consumer);
         let mut watch = watch.with_expiry(self.expiry.clone());
         let clock = Clock::start();
@@ -440,6 +435,7 @@ impl Gateway<'_> {
         self.io.spawn(watch.run(move || clock.now()));
         self.io.spawn(deduplicated.run());
         self.io.spawn(ttls.run());
+        self.io.spawn(parts.run());
         standing
     }
 

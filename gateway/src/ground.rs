@@ -6,6 +6,7 @@
 //! | [`at_least_once`] | the reasons why only "at least once" holds |
 //! | [`metrics`] | all metrics, created once |
 //! | [`route`] | the shard of each partition |
+//! | [`shard_flags`] | a fact about each shard, for the workers |
 //! | [`clock`] | the time for delivery |
 //! | [`async_sender`] | a channel to threads, for tasks that must not block |
 
@@ -15,3 +16,4 @@ pub mod at_least_once;
 pub mod clock;
 pub mod metrics;
 pub mod route;
+pub mod shard_flags;

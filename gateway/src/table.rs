@@ -9,6 +9,7 @@
 //! | [`schema`] | `ddl`, `check` | how should the table be created, and what differs? |
 //! | [`row_expiry`] | workers, `audit` | how old may a row be before the table's TTL deletes it? |
 //! | [`ttl_watch`] | a task of its own | does the table's TTL delete new rows at once? |
+//! | [`parts_watch`] | a task of its own | are merges behind? |
 //! | [`table_watch`] | inserts after a refusal | does the table still have the columns that blocks were encoded for? |
 
 pub mod sink;
@@ -20,3 +21,5 @@ pub mod row_expiry;
 pub mod table_watch;
 
 pub mod ttl_watch;
+
+pub mod parts_watch;

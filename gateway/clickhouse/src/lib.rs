@@ -13,7 +13,7 @@
 //! a block as columns:           native  ->  body
 //! a refused block:              block_rows, row_ends  ->  the rows of a window, as a body
 //! at start, `check` and `ddl`:  probe (the `clickhouse` crate)  ->  table::check;  ddl  ->  probe;  deduplication,
-//!                               durability
+//!                               durability, parts
 //! of a block in doubt:          fate  ->  probe
 //! ```
 //!
@@ -79,6 +79,8 @@ pub mod lz4_round_trip;
 pub mod native;
 pub mod optional;
 pub mod outcome;
+#[cfg(feature = "client")]
+pub mod parts;
 #[cfg(feature = "client")]
 pub mod probe;
 #[cfg(feature = "client")]

@@ -353,7 +353,7 @@ pub(crate) fn is_replicated(engine: &str) -> bool {
 }
 
 /// The value of a setting in the text of an engine: `… SETTINGS index_granularity = 8192, x = 100`.
-fn setting_in(engine_full: &str, setting: &str) -> Option<u64> {
+pub(crate) fn setting_in(engine_full: &str, setting: &str) -> Option<u64> {
     let (_, settings) = engine_full.rsplit_once("SETTINGS ")?;
     settings.split(", ").find_map(|assignment| {
         let (name, value) = assignment.split_once(" = ")?;

@@ -55,8 +55,8 @@ pub use security::{
 pub use state::{
     DeliveryState, GatewaySample, GatewayState, INSERT_ERROR_CHARS_MAX, InsertErrorState,
     OpenTransactionState, OtherServices, PartitionState, PodIdentity, QueueState, Readiness, STATE_BYTES_MAX,
-    STATE_PATH, STATE_VERSION, ServiceVolume, ServiceVolumes, StateError, TopicState, UNCONNECTED_CHARS_MAX,
-    UnconnectedState, VolumeFullState,
+    STATE_PATH, STATE_VERSION, ServiceVolume, ServiceVolumes, StateError, TablePartsState, TopicState,
+    UNCONNECTED_CHARS_MAX, UnconnectedState, VolumeFullState,
 };
 pub use units::{ByteSize, Duration, UnitError};
 pub use violation::{Violation, Violations};

@@ -144,6 +144,9 @@ pub struct GatewaySample {
     /// What waits on the queue volume; nothing without one. Default: not known, as before the volume is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueState>,
+    /// The parts of the table, of the shard that is worst. Default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table_parts: Option<TablePartsState>,
     /// What is promised of rows. Default: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery: Option<DeliveryState>,
@@ -259,6 +262,21 @@ pub struct QueueState {
     pub blocks: u64,
     /// Bytes of the files, which stay for a while after their blocks are inserted.
     pub bytes: u64,
+}
+
+/// How many parts the table has, and their limits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TablePartsState {
+    /// Active parts of the partition that has most.
+    pub parts: u64,
+    /// Parts of a partition from which on ClickHouse delays INSERTs.
+    pub delay_from: u64,
+    /// Parts of a partition from which on ClickHouse refuses INSERTs.
+    pub refuse_from: u64,
+    /// Whether merges are so far behind that the gateway makes larger blocks. Default: `false`.
+    #[serde(default)]
+    pub merges_behind: bool,
 }
 
 /// What is promised of rows. All values are words of a-z and _, at most 64 bytes: those of the labels in `/metrics`.
@@ -438,6 +456,18 @@ mod tests {
         assert_eq!(written["volumeFull"], serde_json::json!({"seconds": 75, "bytesMax": 1_000}));
         assert_eq!(serde_json::from_value::<GatewaySample>(written).unwrap(), sample);
         assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().volume_full, None);
+    }
+
+    #[test]
+    fn the_parts_of_a_table_are_read_back_and_an_older_gateway_does_not_say_them() {
+        let said = TablePartsState { parts: 600, delay_from: 1_000, refuse_from: 3_000, merges_behind: true };
+        let sample = GatewaySample { table_parts: Some(said), ..GatewaySample::default() };
+        let written = serde_json::to_value(&sample).unwrap();
+        let expected =
+            serde_json::json!({"parts": 600, "delayFrom": 1000, "refuseFrom": 3000, "mergesBehind": true});
+        assert_eq!(written["tableParts"], expected);
+        assert_eq!(serde_json::from_value::<GatewaySample>(written).unwrap(), sample);
+        assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().table_parts, None);
     }
 
     #[test]

@@ -323,6 +323,7 @@ mod tests {
             insert_error: None,
             sink_behind: Some(true),
             queue: Some(QueueState { blocks: 0, bytes: 0 }),
+            table_parts: None,
             delivery: Some(DeliveryState {
                 guarantee: "exactly_once_effect".into(),
                 reason: None,

@@ -27,13 +27,24 @@
 //! would only make more inserts, and more cuts that must be planned. So it may become [`AGE_BEHIND`] old, and is due at once when they are
 //! stored.
 //!
+//! While [merges are behind](crate::table::parts_watch) in a shard's table, its blocks become [`AGE_FACTOR_MERGES`] times as old, up to
+//! [`AGE_BEHIND`]: fewer and larger blocks make fewer parts. Only the ends of blocks that are not planned yet change. A full block closes as
+//! before, because the place where a range is full must stay a pure function of the log: the next owner of the partition looks for the same.
+//!
+//! | open blocks all the time | age with maxInterval 1s | the same while merges are behind | inserts a second then |
+//! | --- | --- | --- | --- |
+//! | 1 | 1 s | 8 s | 0.125 |
+//! | 8 | 4 s | 32 s | 0.25 |
+//! | 96 | 48 s | 60 s | 1.6 |
+//!
 //! Owner: the workers, which share the number of open blocks and of recently closed ones.
 
+use crate::ground::shard_flags::ShardFlags;
 use sluice_gateway_config::Insert;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -52,9 +63,14 @@ const SPACING_MS: u64 = 1_000 / INSERTS_PER_SECOND as u64;
 /// How much time overdue blocks that close at once may use up in advance. Chosen: the blocks of a hundred partitions at once.
 const DEBT_MAX_MS: u64 = 100 * SPACING_MS;
 
-/// The age of an open block while blocks wait on the queue volume, unless the config's is longer. Chosen: the 256 cuts of a plan then
-/// last for four hours.
+/// The age of an open block while blocks wait on the queue volume, and the largest while merges are behind, unless the config's is longer.
+/// Chosen: the 256 cuts of a plan then last for four hours.
 const AGE_BEHIND: Duration = Duration::from_mins(1);
+
+/// How many times as old blocks become while merges are behind. Chosen: an eighth of the parts, while rows of eight partitions are in
+/// the table within half a minute.
+const AGE_FACTOR_MERGES: u32 = 8;
+
 /// How long blocks close at the interval after a partition has found no row buffer. Chosen: longer than the turn of a partition.
 const CROWDED_MS: u64 = 5_000;
 
@@ -63,29 +79,8 @@ const CROWDED_MS: u64 = 5_000;
 pub struct BlockAge {
     interval: Duration,
     shared: Arc<Shared>,
-    behind: Behind,
-}
-
-/// The shards with blocks on the queue volume, by their positions in the config. Delivery sets it.
-#[derive(Debug, Clone, Default)]
-pub struct Behind(Arc<[AtomicBool]>);
-
-impl Behind {
-    /// For this number of shards, all without a backlog.
-    pub fn of(shards: usize) -> Self {
-        Self((0..shards).map(|_| AtomicBool::new(false)).collect())
-    }
-
-    /// Sets it for one shard.
-    pub fn say(&self, shard: usize, is_behind: bool) {
-        if let Some(said) = self.0.get(shard) {
-            said.store(is_behind, Ordering::Relaxed);
-        }
-    }
-
-    fn is(&self, shard: usize) -> bool {
-        self.0.get(shard).is_some_and(|said| said.load(Ordering::Relaxed))
-    }
+    behind: ShardFlags,
+    merges: ShardFlags,
 }
 
 #[derive(Debug)]
@@ -111,13 +106,24 @@ impl BlockAge {
             crowded_up_to_ms: AtomicU64::new(0),
             used_up_to_ms: AtomicU64::new(0),
         };
-        Self { interval: insert.max_interval.to_std(), shared: Arc::new(shared), behind: Behind::default() }
+        let (interval, shared) = (insert.max_interval.to_std(), Arc::new(shared));
+        Self { interval, shared, behind: ShardFlags::default(), merges: ShardFlags::default() }
     }
 
-    /// With the shards that have blocks on the queue volume.
+    /// With flags for this number of shards.
     #[must_use]
-    pub fn with(self, behind: Behind) -> Self {
-        Self { behind, ..self }
+    pub fn for_shards(self, shards: usize) -> Self {
+        Self { behind: ShardFlags::of(shards), merges: ShardFlags::of(shards), ..self }
+    }
+
+    /// The shards with blocks on the queue volume. Delivery sets them.
+    pub fn behind(&self) -> ShardFlags {
+        self.behind.clone()
+    }
+
+    /// The shards in whose table merges are behind. The watch of parts sets them.
+    pub fn merges(&self) -> ShardFlags {
+        self.merges.clone()
     }
 
     /// Counts a block that was opened.
@@ -146,19 +152,22 @@ impl BlockAge {
         if self.is_crowded(now) {
             return self.interval;
         }
-        let turn = if self.behind.is(shard) { AGE_BEHIND } else { self.in_turn() };
-        self.interval.max(turn)
+        if self.behind.is(shard) {
+            return self.interval.max(AGE_BEHIND);
+        }
+        let age = self.interval.max(self.in_turn());
+        if self.merges.is(shard) { age.max((age * AGE_FACTOR_MERGES).min(AGE_BEHIND)) } else { age }
     }
 
     /// The longest of all shards' [most](Self::most).
     pub fn most_of_all(&self, now: Instant) -> Duration {
-        (0..self.behind.0.len().max(1)).map(|shard| self.most(shard, now)).max().unwrap_or(self.interval)
+        (0..self.behind.shards().max(1)).map(|shard| self.most(shard, now)).max().unwrap_or(self.interval)
     }
 
     /// How much longer a shard's block of this age may stay open; zero when it is due.
     pub fn time_left(&self, (shard, age): (usize, Duration), now: Instant) -> Duration {
         let most = self.most(shard, now).saturating_sub(age);
-        if self.is_crowded(now) || self.behind.is(shard) {
+        if self.is_crowded(now) || self.behind.is(shard) || self.merges.is(shard) {
             return most;
         }
         let free_from = self.shared.used_up_to_ms.load(Ordering::Relaxed);
@@ -201,8 +210,8 @@ mod tests {
 
     #[test]
     fn a_block_that_is_not_inserted_before_others_may_become_older() {
-        let behind = Behind::of(2);
-        let (age_max, now) = (BlockAge::of(&Insert::default()).with(behind.clone()), Instant::now());
+        let (age_max, now) = (BlockAge::of(&Insert::default()).for_shards(2), Instant::now());
+        let behind = age_max.behind();
         let left = |shard, now| age_max.time_left((shard, Duration::from_secs(20)), now);
         behind.say(1, true);
         assert_eq!((left(0, now), left(1, now)), (Duration::ZERO, Duration::from_secs(40)));
@@ -217,6 +226,31 @@ mod tests {
         assert_eq!(age_max.most_of_all(later), Duration::from_secs(48));
         age_max.crowd(later);
         assert_eq!(age_max.most_of_all(later), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn while_merges_are_behind_blocks_become_older_up_to_a_minute() {
+        let (age_max, now) = (BlockAge::of(&Insert::default()).for_shards(2), Instant::now());
+        let left = |shard, seconds| age_max.time_left((shard, Duration::from_secs(seconds)), now);
+        assert_eq!((age_max.most(0, now), left(0, 2)), (Duration::from_secs(1), Duration::ZERO));
+        age_max.merges().say(0, true);
+        assert_eq!((age_max.most(0, now), left(0, 2)), (Duration::from_secs(8), Duration::from_secs(6)));
+        assert_eq!((left(0, 8), left(1, 1)), (Duration::ZERO, Duration::ZERO), "the other shard is well");
+        let open: Vec<OpenCount> = (0..8).map(|_| age_max.open()).collect();
+        assert_eq!(
+            (age_max.most(0, now), age_max.most(1, now)),
+            (Duration::from_secs(32), Duration::from_secs(4))
+        );
+        let more: Vec<OpenCount> = (0..88).map(|_| age_max.open()).collect();
+        assert_eq!(age_max.most(0, now), Duration::from_mins(1));
+        let most: Vec<OpenCount> = (0..48).map(|_| age_max.open()).collect();
+        assert_eq!(age_max.most(0, now), Duration::from_secs(72), "never younger than without");
+        age_max.crowd(now);
+        assert_eq!(age_max.most(0, now), Duration::from_secs(1), "others wait for its row buffer");
+        drop((open, more, most));
+        let later = now + Duration::from_mins(1);
+        age_max.merges().say(0, false);
+        assert_eq!(age_max.most(0, later), Duration::from_secs(1));
     }
 
     /// Runs `count` partitions with a message every 100 ms each for two minutes: blocks closed a second, and the age of the oldest.

@@ -10,7 +10,7 @@
 //! A block is sent once its range may be sent, by a [`Shipment`].
 
 use crate::{
-    blocks::{batch::Behind, block::Block, buffers::Pool},
+    blocks::{block::Block, buffers::Pool},
     delivery::{
         block_queue::BlockQueue,
         breaker::Endpoints,
@@ -20,7 +20,10 @@ use crate::{
         orphans::{self, Orphans},
         shipment::{End, IN_PARTS_MAX, Shard, Shipment},
     },
-    ground::{account::RowAccount, async_sender::AsyncSender, metrics::Metrics, route::Route},
+    ground::{
+        account::RowAccount, async_sender::AsyncSender, metrics::Metrics, route::Route,
+        shard_flags::ShardFlags,
+    },
     guarantee::GuaranteeState,
     rows::carry::Carrying,
     table::{
@@ -118,7 +121,7 @@ pub struct Stores {
     /// When offsets may be committed.
     pub commit: Commit,
     /// Records which shards have blocks on the queue volume.
-    pub behind: Behind,
+    pub behind: ShardFlags,
 }
 
 /// Delivers to these shards until no worker can send any more and every released block is stored. Each shard has its own inserts, retries
@@ -189,7 +192,7 @@ struct Holding {
     /// Since when blocks that may be sent have waited.
     behind_since: Option<Instant>,
     /// Which shards have blocks on the queue volume.
-    behind: Behind,
+    behind: ShardFlags,
     metrics: Arc<Metrics>,
 }
 

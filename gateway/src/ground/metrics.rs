@@ -14,6 +14,7 @@ mod sample;
 mod server;
 mod services;
 mod spool;
+mod table_parts;
 mod times;
 mod tokens;
 
@@ -27,6 +28,7 @@ pub use refused::RefusedMetrics;
 pub use requests::{RequestMetrics, RequestRefusal};
 pub use server::ServerMetrics;
 pub use spool::SpoolMetrics;
+pub use table_parts::TablePartsMetrics;
 pub use times::TimeMetrics;
 pub use tokens::TokenMetrics;
 
@@ -153,6 +155,8 @@ pub struct Metrics {
     pub queue_volume_bytes: IntGaugeVec,
     /// Whether the table fitted at the last look.
     pub table_fits: IntGauge,
+    /// The parts of the table.
+    pub table_parts: TablePartsMetrics,
     /// Whether the gateway is ready.
     pub ready: IntGauge,
     /// Metrics of the queue volume.
@@ -273,7 +277,7 @@ impl Metrics {
             block_age_seconds_max: make.real(
                 "block_age_seconds_max",
                 "Maximum age of a block before it is inserted, unless it is full earlier: insert.maxInterval, or half a second for each \
-                 open block.",
+                 open block; longer while ClickHouse or its merges are behind.",
             ),
             blocks_in_flight: make.gauge("blocks_in_flight", "Blocks sealed and not yet inserted."),
             rows_in_flight: make.gauge(
@@ -359,6 +363,7 @@ impl Metrics {
             memory_limit_bytes: budget.limit.get(),
             queue_volume_bytes: make.gauges("queue_volume_bytes", "Bytes of the queue volume, by state.", &["state"]),
             table_fits: make.gauge("table_fits", "1 when the table has the columns that rows are encoded for."),
+            table_parts: TablePartsMetrics::new(&make),
             ready: make.gauge("ready", "1 when the gateway is ready."),
             spool: SpoolMetrics::new(&make),
             guarantee: GuaranteeMetrics::new(&make),

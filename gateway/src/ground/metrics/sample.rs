@@ -24,6 +24,7 @@ impl Metrics {
             insert_error: self.insert_error.state(),
             sink_behind: Some(self.sink_behind.get() > 0),
             delivery: self.guarantee.state(),
+            table_parts: self.table_parts.state(),
             services: Some(services::state(&self.services)),
             memory_limit_bytes: Some(self.memory_limit_bytes),
             ..GatewaySample::default()
