@@ -66,9 +66,7 @@ pub(super) fn advice(error: &InsertError) -> &'static str {
     }
     match error.class {
         Class::Retry | Class::InDoubt | Class::Done => "they are retried, nothing is lost",
-        Class::BackPressure => {
-            "the server takes no more now: it is overloaded, or a quota is used up; they are retried more slowly, nothing is lost"
-        }
+        Class::BackPressure => pressure(error.code),
         Class::RefreshSchema => "the table may have changed; the gateway reads its columns again",
         Class::Poison => {
             "the server refuses rows of this block; the gateway finds them and sends them to the dead-letter topic; more of them are \
@@ -78,6 +76,23 @@ pub(super) fn advice(error: &InsertError) -> &'static str {
             "the server cannot take this block at once; it is sent in parts; more of them are counted, not logged"
         }
         Class::Halt => outcome::who_acts(error.code).advice(),
+    }
+}
+
+/// The same of a server that takes no more now.
+fn pressure(code: Option<u32>) -> &'static str {
+    match code {
+        Some(241) => {
+            "the server, or the gateway's user, has no memory for an INSERT: give it more, or lower sink.clickhouse.insert.concurrency or \
+             maxBytes; they are retried more slowly, nothing is lost"
+        }
+        Some(252) => {
+            "a partition of the table, or of one that a view fills, has too many parts, because merges are behind: check system.merges, \
+             system.mutations and the server's disk; they are retried more slowly, nothing is lost"
+        }
+        _ => {
+            "the server takes no more now: it is overloaded, or a quota is used up; they are retried more slowly, nothing is lost"
+        }
     }
 }
 
@@ -104,14 +119,29 @@ mod tests {
             };
             assert!(advice(&error).starts_with(help), "{code:?}: {}", advice(&error));
         }
-        let error = InsertError {
-            class: Class::BackPressure,
-            code: Some(241),
-            http_status: Some(500),
-            message: "Query memory limit exceeded: would use 17.01 MiB".into(),
-            endpoint: "http://h:8123".into(),
-            table: "`d`.`t`".into(),
-        };
-        assert!(advice(&error).contains("raise max_memory_usage"), "{}", advice(&error));
+        for (code, message, help) in [
+            (241, "Query memory limit exceeded: would use 17.01 MiB", "raise max_memory_usage"),
+            (
+                241,
+                "(total) memory limit exceeded: would use 22.00 GiB",
+                "lower sink.clickhouse.insert.concurrency",
+            ),
+            (
+                252,
+                "Too many parts (3001 with average size of 1.00 MiB) in table 'd.t'",
+                "check system.merges",
+            ),
+            (202, "Too many simultaneous queries", "it is overloaded, or a quota is used up"),
+        ] {
+            let error = InsertError {
+                class: Class::BackPressure,
+                code: Some(code),
+                http_status: Some(500),
+                message: message.into(),
+                endpoint: "http://h:8123".into(),
+                table: "`d`.`t`".into(),
+            };
+            assert!(advice(&error).contains(help), "{code}: {}", advice(&error));
+        }
     }
 }
