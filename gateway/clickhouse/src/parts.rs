@@ -1,8 +1,8 @@
 //! How many parts a table has, and from how many on ClickHouse delays INSERTs and refuses them.
 //!
-//! Job: one query beside that for the engine. Place in the flow: the gateway's `parts_watch` asks periodically. Each INSERT makes a part in each partition
-//! that it touches, and merges make few parts of many. If merges fall behind, a partition has more and more parts, and ClickHouse looks at
-//! the partition that has most:
+//! Job: one query beside that for the engine. Place in the flow: the gateway's `parts_watch` asks periodically. Each INSERT makes a part in
+//! each partition that it touches, and merges make few parts of many. If merges fall behind, a partition has more and more parts, and
+//! ClickHouse looks at the partition that has most:
 //!
 //! | its active parts | an INSERT |
 //! | --- | --- |

@@ -117,16 +117,16 @@ impl Known {
                     parts,
                     delay_from,
                     refuse_from,
-                    "merges of ClickHouse are behind: it delays INSERTs once a partition of the table has delay_from parts, and refuses them (252) at \
-                 refuse_from; the gateway makes larger blocks. Check system.merges, system.mutations and the server's disk; more gateways \
-                 would make more parts"
-                )
+                    "merges of ClickHouse are behind: it delays INSERTs once a partition of the table has delay_from parts, and \
+                     refuses them (252) at refuse_from; the gateway makes larger blocks. Check system.merges, system.mutations and the \
+                     server's disk; more gateways would make more parts"
+                );
             }
             Some(TableParts { parts, .. }) => {
                 tracing::info!(table, servers, parts, "merges of ClickHouse keep up again");
             }
             None => {
-                tracing::info!(table, servers, "the gateway no longer knows how many parts the table has")
+                tracing::info!(table, servers, "the gateway no longer knows how many parts the table has");
             }
         }
     }

@@ -18,6 +18,7 @@ mod idle;
 mod limit;
 mod logs;
 mod memory;
+mod merges;
 mod metrics;
 mod numbers;
 mod pace;
@@ -47,6 +48,7 @@ pub use idle::{Quiet, Rest};
 pub use limit::Limit;
 pub use logs::{GatewayLogs, LogTotals};
 pub use memory::MemoryModel;
+pub use merges::MergesBehind;
 pub use metrics::Watched;
 pub use rescale::Asked;
 pub use sample::{History, PartitionSample, PodSample, SAMPLES_MAX, Sample, Samples, WorkloadSample};
@@ -353,6 +355,8 @@ impl Situation<'_> {
     fn against_more(rates: &Rates, cause: Cause, in_vain: bool) -> Option<&'static str> {
         if in_vain {
             Some("more gateways would read no more than these do")
+        } else if rates.merges.is_some() {
+            Some("merges of ClickHouse are behind, and more gateways would make more parts")
         } else if cause == Cause::SinkLimited {
             Some("ClickHouse is the limit, and more gateways would only wait for it too")
         } else if rates.sink_now.max(rates.sink_of_full).max(rates.behind_now) > cause::SINK_DOUBTFUL
@@ -450,6 +454,7 @@ impl Situation<'_> {
             capacity: next.capacity.or(self.policy.capacity_hint),
             sink_wait: rates.sink_now,
             sink_behind: rates.behind_now,
+            merges: rates.merges,
             rows_in_flight: rates.rows_in_flight,
             in_vain: false,
             inserts_fail: rates.inserts_keep_failing,

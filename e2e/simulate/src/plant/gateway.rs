@@ -160,6 +160,7 @@ impl Gateway {
             rows_in_flight: whole(self.filling + self.waiting),
             spool_blocks: whole((on_volume / BLOCK_MESSAGES).ceil()),
             sink_behind: self.is_behind(),
+            merges: None,
             partitions,
             still: Vec::new(),
             partitions_active: PARTITIONS_ACTIVE,

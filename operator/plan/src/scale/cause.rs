@@ -64,7 +64,7 @@ pub struct Known {
 }
 
 /// The first that applies. A stuck partition is not waiting for ClickHouse, so it comes second. Requests go to other gateways than the one whose
-/// log is stuck, and memory limits these all the same.
+/// log is stuck, and memory limits these all the same. Merges that are behind make nothing wait yet, so a stuck partition comes before them.
 pub fn classify(policy: &Policy, rates: &Rates, known: Known) -> Cause {
     let doubtful = rates.sink_now > SINK_DOUBTFUL;
     let waited = rates.sink_minute.is_some_and(|share| share > SINK_LIMITED);
@@ -79,6 +79,8 @@ pub fn classify(policy: &Policy, rates: &Rates, known: Known) -> Cause {
         Cause::SinkLimited
     } else if is_stuck && !is_memory_first {
         Cause::PartitionStuck
+    } else if rates.merges.is_some() {
+        Cause::SinkLimited
     } else if known.capacity.is_some_and(|capacity| is_skewed(policy, rates, capacity)) {
         Cause::PartitionSkewed
     } else if known.memory_pressure {
@@ -99,7 +101,7 @@ fn is_skewed(policy: &Policy, rates: &Rates, capacity: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{stuck_logs::StuckLog, window::PartitionRates},
+        super::{merges::MergesBehind, stuck_logs::StuckLog, window::PartitionRates},
         *,
     };
 
@@ -115,8 +117,12 @@ mod tests {
         // A queue volume takes what ClickHouse does not, and the workers are busy.
         let behind = Rates { behind_now: 1.0, behind_minute: Some(0.6), ..calm.clone() };
         let behind_just_now = Rates { behind_minute: Some(0.0), ..behind.clone() };
+        // Nothing waits yet.
+        let merges = Some(MergesBehind { parts: 600, delay_from: 1_000 });
+        let merging = Rates { merges, ..calm.clone() };
         let mut stuck = calm.clone();
         stuck.partitions[0].stuck = true;
+        let stuck_and_merging = Rates { merges, ..stuck.clone() };
         let mut skewed = calm.clone();
         skewed.partitions.push(skewed.partitions[0]);
         skewed.partitions.push(PartitionRates { arrival: 96.0, ..PartitionRates::default() });
@@ -129,6 +135,9 @@ mod tests {
             (&failing, known, Cause::SinkLimited),
             (&behind, known, Cause::SinkLimited),
             (&behind_just_now, known, Cause::ComputeLimited),
+            (&merging, known, Cause::SinkLimited),
+            (&merging, Known { memory_pressure: true, ..known }, Cause::SinkLimited),
+            (&stuck_and_merging, known, Cause::PartitionStuck),
             (&calm, Known { in_vain: true, ..known }, Cause::SinkLimited),
             (&stuck, known, Cause::PartitionStuck),
             (&skewed, known, Cause::PartitionSkewed),

@@ -1,5 +1,7 @@
 //! What a decision saw.
 
+use super::merges::MergesBehind;
+
 /// For status and metrics.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Figures {
@@ -15,6 +17,8 @@ pub struct Figures {
     pub sink_wait: f64,
     /// Share of the gateways whose sealed blocks wait for `ClickHouse`.
     pub sink_behind: f64,
+    /// The parts of the table, while merges of `ClickHouse` are behind.
+    pub merges: Option<MergesBehind>,
     /// Rows that gateways have read and that are not settled.
     pub rows_in_flight: u64,
     /// Whether gateways that were added lately read no more than fewer did.

@@ -1,6 +1,6 @@
 //! The reason of a decision, for status and events: what was observed, how many gateways it needs, and why the number changes or stays.
 
-use super::{Cause, Figures, Load, gate::Hold, numbers, pace::Wish};
+use super::{Cause, Figures, Load, MergesBehind, gate::Hold, numbers, pace::Wish};
 use std::fmt::Write as _;
 
 /// From how many gateways to how many.
@@ -82,7 +82,7 @@ fn because(cause: Cause, figures: &Figures) -> String {
     match cause {
         Cause::ComputeLimited => String::new(),
         Cause::SinkLimited if figures.in_vain => {
-            "; SinkLimited: throughput did not rise when gateways were added".into()
+            format!("; SinkLimited: throughput did not rise when gateways were added{}", merges(figures))
         }
         Cause::SinkLimited => {
             let failing = if figures.inserts_fail { ", and inserts fail" } else { "" };
@@ -96,8 +96,9 @@ fn because(cause: Cause, figures: &Figures) -> String {
                 rows => format!(", {} rows are in flight", thousands(numbers::count(rows))),
             };
             format!(
-                "; SinkLimited: {:.0} % of the workers' time goes to waiting for ClickHouse{in_flight}{behind}{failing}",
-                figures.sink_wait * 100.0
+                "; SinkLimited: {:.0} % of the workers' time goes to waiting for ClickHouse{in_flight}{behind}{failing}{}",
+                figures.sink_wait * 100.0,
+                merges(figures)
             )
         }
         Cause::PartitionSkewed => {
@@ -112,6 +113,10 @@ fn because(cause: Cause, figures: &Figures) -> String {
             format!("; MemoryLimited: each gateway needs fewer partitions, or {limit}")
         }
     }
+}
+
+fn merges(figures: &Figures) -> String {
+    figures.merges.map(MergesBehind::words).unwrap_or_default()
 }
 
 /// Partitions are named up to this many.
@@ -176,6 +181,10 @@ mod tests {
         let more =
             ", 41.0 k rows are in flight, and in 50 % of the gateways blocks wait for it, and inserts fail";
         assert_eq!(words, format!("{nothing}{more}"));
+        let merges = Some(MergesBehind { parts: 620, delay_from: 1_000 });
+        let words = because(Cause::SinkLimited, &Figures { merges, sink_wait: 0.8, ..Figures::default() });
+        let behind = ", and its merges are behind: a partition of the table has 620 parts, and INSERTs are delayed from 1000 on";
+        assert_eq!(words, format!("{nothing}{behind}"));
     }
 
     #[test]

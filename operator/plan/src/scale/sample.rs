@@ -3,7 +3,7 @@
 //! Job: the facts that a scaling decision is made from. Place in the flow: the operator reads them, `window` compares them.
 //! Counters are as the gateways export them and only ever compared; a counter that went back is a pod that began anew.
 
-use super::logs::GatewayLogs;
+use super::{logs::GatewayLogs, merges::MergesBehind};
 use crate::ground::moment::Moment;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -201,6 +201,8 @@ pub struct PodSample {
     pub spool_blocks: u64,
     /// Whether sealed blocks wait for ClickHouse, in memory or on the queue volume, which hide that from the workers.
     pub sink_behind: bool,
+    /// The parts of its table, while it says that merges of ClickHouse are behind. `None` of a gateway whose version does not say it.
+    pub merges: Option<MergesBehind>,
     /// Partitions it reads, by their place in [`Sample::partitions`].
     pub partitions: Vec<u32>,
     /// Those of them that stand still, as it says itself, for a reason of their own. It says so after a minute and a round of turns.

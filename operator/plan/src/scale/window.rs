@@ -6,6 +6,7 @@
 
 use super::{
     capacity::FULL,
+    merges::MergesBehind,
     numbers,
     sample::{History, PartitionSample, PodSample, Sample},
     stuck_logs::{self, StuckLog},
@@ -83,6 +84,8 @@ pub struct Rates {
     pub behind_now: f64,
     /// The least such share in the last minute; `None` before there is one.
     pub behind_minute: Option<f64>,
+    /// The parts of the table that is nearest to its limit, while a gateway says that merges of ClickHouse are behind.
+    pub merges: Option<MergesBehind>,
     /// Whether gateways refused many requests lately, for want of memory, room or time: these are in no rate. Of gateways whose logs stand still,
     /// this is not asked: fewer of the others would not change it.
     pub refuses: bool,
@@ -163,6 +166,7 @@ fn add_pods(rates: &mut Rates, before: &Sample, last: &Sample) {
     let full = rates.pods.iter().filter(|pod| pod.source < FULL);
     rates.sink_of_full = mean(full.cloned(), |pod| pod.sink).unwrap_or_default();
     rates.rows_in_flight = last.pods.iter().map(|pod| pod.rows_in_flight).fold(0, u64::saturating_add);
+    rates.merges = MergesBehind::worst(last.pods.iter().filter_map(|pod| pod.merges));
     rates.spool_blocks = last.pods.iter().map(|pod| pod.spool_blocks).sum();
     let limited = last.pods.iter().filter(|pod| pod.memory_limit_bytes > 0);
     let shares = limited.map(|pod| numbers::count(pod.memory_bytes) / numbers::count(pod.memory_limit_bytes));

@@ -4,8 +4,8 @@ use super::course::Course;
 use sluice_plan::{
     Moment,
     scale::{
-        Cause, Hold, InitialOffset, Limit, Mode, PartitionSample, PodSample, Policy, Sample, Samples, State,
-        decide,
+        Cause, Hold, InitialOffset, Limit, MergesBehind, Mode, PartitionSample, PodSample, Policy, Sample,
+        Samples, State, decide,
     },
 };
 
@@ -151,6 +151,29 @@ fn a_slow_sink_is_no_reason_for_more_and_is_said_to_be_the_reason() {
         let decision = course.run(45);
         assert!(decision.replicas > 4, "as soon as the sink answers: {}", decision.reason);
     }
+}
+
+#[test]
+fn merges_that_are_behind_add_no_gateway_and_are_named() {
+    let mut course = Course::new(24, 100, 2);
+    let behind = |sample: &mut Sample| {
+        for pod in &mut sample.pods {
+            pod.merges = Some(MergesBehind { parts: 620, delay_from: 1_000 });
+        }
+    };
+    let mut decision = course.step_with(behind);
+    for _ in 0..60 {
+        decision = course.step_with(behind);
+    }
+    let limited = (2, Cause::SinkLimited, Some(Limit::SinkLimited));
+    assert_eq!((decision.replicas, decision.cause, decision.limited), limited, "{}", decision.reason);
+    for words in
+        ["merges are behind: a partition of the table has 620 parts", "more gateways would make more parts"]
+    {
+        assert!(decision.reason.contains(words), "{}", decision.reason);
+    }
+    let decision = course.run(120);
+    assert!(decision.replicas > 2, "as soon as merges keep up: {}", decision.reason);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use sluice_gateway_config::{GatewaySample, PartitionState};
 use sluice_plan::{
     Moment,
-    scale::{GatewayLogs, PodSample},
+    scale::{GatewayLogs, MergesBehind, PodSample},
 };
 use std::collections::BTreeSet;
 
@@ -63,6 +63,7 @@ pub fn read(said: &GatewaySample) -> Result<Numbers, Missing> {
         rows_in_flight: said.rows_in_flight,
         spool_blocks: said.queue.map_or(0, |queue| queue.blocks),
         sink_behind: said.sink_behind.ok_or(Missing("sinkBehind"))?,
+        merges: merges(said),
         ..PodSample::default()
     };
     let mut numbers = Numbers { sample, partitions_owned, ..Numbers::default() };
@@ -72,6 +73,12 @@ pub fn read(said: &GatewaySample) -> Result<Numbers, Missing> {
         }
     }
     Ok(numbers)
+}
+
+/// The parts of the table, if merges are behind.
+fn merges(said: &GatewaySample) -> Option<MergesBehind> {
+    let found = said.table_parts.filter(|found| found.merges_behind)?;
+    Some(MergesBehind { parts: found.parts, delay_from: found.delay_from })
 }
 
 fn seconds(said: Option<f64>) -> Option<f64> {
@@ -163,6 +170,7 @@ fn place((topic, partition): &Partition, topics: &[(String, u32)]) -> Option<u32
 #[cfg(test)]
 mod tests {
     use super::{super::report::tests::exported, *};
+    use sluice_gateway_config::TablePartsState;
 
     fn read(
         said: &GatewaySample,
@@ -196,6 +204,7 @@ mod tests {
             rows_in_flight: 41_000,
             spool_blocks: 3,
             sink_behind: true,
+            merges: None,
             partitions: vec![4, 9],
             still: vec![],
             partitions_active: 0,
@@ -203,6 +212,17 @@ mod tests {
         };
         assert_eq!(numbers.sample, expected);
         assert_eq!(numbers.positions, [(9, 21)]);
+    }
+
+    #[test]
+    fn merges_are_behind_where_a_gateway_says_so() {
+        let of = |merges_behind| {
+            let found = TablePartsState { parts: 600, delay_from: 1_000, refuse_from: 3_000, merges_behind };
+            let said = GatewaySample { table_parts: Some(found), ..exported() };
+            read(&said, 0, Moment(0), &topics()).unwrap().sample.merges
+        };
+        assert_eq!(of(true), Some(MergesBehind { parts: 600, delay_from: 1_000 }));
+        assert_eq!(of(false), None);
     }
 
     #[test]
