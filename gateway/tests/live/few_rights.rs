@@ -5,7 +5,7 @@
 //! `reader` and `observer` only read. The quota of `counted` is used up by one row, and `narrow` has a megabyte for a query.
 
 use crate::server::Database;
-use sluice_clickhouse::durability::Durability;
+use sluice_clickhouse::{durability::Durability, probe_error::ProbeError};
 use sluice_gateway::{
     guarantee::{BUSY_BLOCKS_PER_SECOND, Load, Reason, Verdict},
     table::sink::{Error, Sink},
@@ -67,6 +67,8 @@ async fn a_view_that_the_user_may_not_see_is_not_vouched_for() {
     assert_eq!(Verdict::of(&[answer], 1, &load).reasons, [Reason::ViewsUnseen].into());
     // It may not read the server's settings of tables; what the table names itself, it may.
     assert_eq!(sink.durability().await.unwrap(), None);
+    let parts = sink.parts().await;
+    assert!(matches!(parts, Err(ProbeError::Refused { .. })), "{parts:?}");
     let sync = "fsync_after_insert = 1, fsync_part_directory = 1";
     database.execute(&format!("ALTER TABLE {name}.otel_traces MODIFY SETTING {sync}")).await;
     assert_eq!(sink.durability().await.unwrap(), Some(Durability::Fsync));

@@ -41,5 +41,6 @@ mod rules;
 mod schema;
 mod server;
 mod summary;
+mod table_parts;
 mod ttl;
 mod typed;
