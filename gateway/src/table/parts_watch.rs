@@ -2,7 +2,8 @@
 //!
 //! Each INSERT makes a part, and ClickHouse delays INSERTs and then refuses them once a partition has too many ([`TableParts`]). Well before
 //! that the gateway makes fewer and larger blocks: [`BlockAge`](crate::blocks::batch::BlockAge) reads the flag of the shard.
-//! ClickHouse's own delay then slows the gateway down, which adds no wait of its own. The operator reads the same from `/state` and adds no gateways.
+//! ClickHouse's own delay then slows the gateway down, which adds no wait of its own. The operator reads the same from `/state` and adds no
+//! gateways.
 //!
 //! ```text
 //! parts / parts_to_delay_insert:   0 ........ 0.35 ........ 0.5 ........ 1 ........ 3 (by default)
@@ -30,8 +31,8 @@ pub const ASK_INTERVAL: Duration = Duration::from_secs(10);
 /// How long an answer holds while no server of the shard answers. Chosen: a server that is busy with merges may miss some questions.
 pub const OUTDATED_AFTER: Duration = Duration::from_mins(1);
 
-/// Merges are behind from this share of `parts_to_delay_insert` on. Chosen: merges that keep up leave tens of parts in a partition, and the limit is
-/// 1,000 by default; the other half is time for larger blocks to have an effect.
+/// Merges are behind from this share of `parts_to_delay_insert` on. Chosen: merges that keep up leave tens of parts in a partition, and the
+/// limit is 1,000 by default; the other half is time for larger blocks to have an effect.
 const BEHIND_FROM: f64 = 0.5;
 
 /// They have caught up below this share. Chosen: a distance at which the blocks do not change their size with each look.

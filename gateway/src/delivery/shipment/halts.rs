@@ -83,8 +83,8 @@ pub(super) fn advice(error: &InsertError) -> &'static str {
 fn pressure(code: Option<u32>) -> &'static str {
     match code {
         Some(241) => {
-            "the server, or the gateway's user, has no memory for an INSERT: give it more, or lower sink.clickhouse.insert.concurrency or \
-             maxBytes; they are retried more slowly, nothing is lost"
+            "the server, or the gateway's user, has no memory for an INSERT: give it more, or run fewer gateways; they are retried more \
+             slowly, nothing is lost"
         }
         Some(252) => {
             "a partition of the table, or of one that a view fills, has too many parts, because merges are behind: check system.merges, \
@@ -124,7 +124,7 @@ mod tests {
             (
                 241,
                 "(total) memory limit exceeded: would use 22.00 GiB",
-                "lower sink.clickhouse.insert.concurrency",
+                "give it more, or run fewer gateways",
             ),
             (
                 252,
