@@ -6,7 +6,7 @@
 //! | number | until |
 //! | --- | --- |
 //! | messages and blocks that wait, and seconds of them | it is half or twice what is written |
-//! | messages a second: arrivals, capacity | it differs by a fifth |
+//! | messages a second: arrivals, capacity; parts of a table | it differs by a fifth |
 //! | nothing that waits | there is something: 0 is exact |
 //!
 //! A number that is written anew is rounded to two significant digits. Decisions have the exact numbers; what an operator continues from after
@@ -22,12 +22,13 @@ const RATE_LEAST: f64 = 0.75;
 type IsSame = fn(f64, f64) -> bool;
 
 /// What is said behind a measured number in a reason, and how far the number may move.
-const MEASURED: [(&str, IsSame); 7] = [
+const MEASURED: [(&str, IsSame); 8] = [
     (" messages/s", is_same_rate),
     (" per gateway", is_same_rate),
     (" % of the workers' time", is_same_rate),
     (" % of the gateways", is_same_rate),
     (" rows are in flight", is_same_backlog),
+    (" parts,", is_same_rate),
     (" s)", is_same_backlog),
     (" (", is_same_backlog),
 ];
@@ -226,6 +227,11 @@ mod tests {
         ] {
             assert_eq!(reason(written, now.to_owned()) == written, is_same || now == written, "{now}");
         }
+        let merges = |parts| {
+            format!("a partition of the table has {parts} parts, and INSERTs are delayed from 1000 on")
+        };
+        assert_eq!(reason(&merges(600), merges(700)), merges(600));
+        assert_eq!(reason(&merges(600), merges(740)), merges(740));
         let (calm, short) = ("90 messages/s need 1", "90 messages/s and a lag of 91 (1 s) need 1");
         assert_eq!((reason(calm, short.into()).as_str(), reason(short, calm.into()).as_str()), (calm, short));
         for exact in
