@@ -170,8 +170,8 @@ fn remedy(answer: &Answer) -> &'static str {
 mod tests {
     use super::*;
 
-    fn parts(parts: u64) -> Answer {
-        Ok(Some(TableParts { parts, delay_from: 1_000, refuse_from: 3_000, are_large: false }))
+    fn table_parts(parts: u64) -> TableParts {
+        TableParts { parts, delay_from: 1_000, refuse_from: 3_000, are_large: false }
     }
 
     fn refused() -> ProbeError {
@@ -196,7 +196,7 @@ mod tests {
             (349, false, true),
             (499, false, false),
         ] {
-            assert_eq!(known.see(&parts(count), now), changes, "{count}");
+            assert_eq!(known.see(&Ok(Some(table_parts(count))), now), changes, "{count}");
             assert_eq!(known.are_merges_behind, is_behind, "{count}");
         }
         let large = TableParts { parts: 900, delay_from: 1_000, refuse_from: 3_000, are_large: true };
@@ -208,7 +208,7 @@ mod tests {
         let (mut known, now) = (Known::default(), Instant::now());
         assert!(!known.see(&Err(silent()), now) && known.parts().is_none());
         for unknown in [Ok(None), Err(refused())] {
-            assert!(known.see(&parts(600), now));
+            assert!(known.see(&Ok(Some(table_parts(600))), now));
             assert!(known.see(&unknown, now), "{unknown:?}");
             assert!(known.parts().is_none() && !known.are_merges_behind);
         }
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_server_that_misses_questions_changes_nothing_for_a_minute() {
         let (mut known, now) = (Known::default(), Instant::now());
-        assert!(known.see(&parts(600), now));
+        assert!(known.see(&Ok(Some(table_parts(600))), now));
         assert!(!known.see(&Err(silent()), now + Duration::from_secs(59)));
         assert!(known.parts().is_some() && known.are_merges_behind);
         assert!(known.see(&Err(silent()), now + OUTDATED_AFTER));

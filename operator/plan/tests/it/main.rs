@@ -87,6 +87,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         partitions: topics.map(|topic| (topic.clone(), TopicSeen::Known(partitions))).collect(),
         unresolved: Unresolved::default(),
         servers: Vec::new(),
+        refused_properties: BTreeMap::new(),
         secrets: secrets.map(|named| (named.of, secret_seen("1111111111"))).collect(),
         schema: SchemaSeen::Succeeded,
         schema_job: None,
