@@ -98,7 +98,7 @@ fn values_of_wrong_types_are_all_told() {
     }
 }
 
-/// The API server tells of types and bounds alone first. A choice is told with all that can be chosen.
+/// The API server first names types and bounds alone. The message about a choice lists all values of it.
 #[test]
 fn values_of_wrong_types_do_not_hide_what_rules_and_names_say() {
     let mut object = with("/spec/source/kafka/topics", r#"["a b"]"#);

@@ -12,8 +12,8 @@
 //! operator between two reads. One or two failed attempts beside successful ones do not change the state either.
 //!
 //! If ClickHouse refuses all inserts from a moment on, the next read finds inserts of before and failures since: nothing is certain. While a gateway
-//! is in doubt like that, the operator reads every 15 s, and two more reads make it certain: 60 s at most, of which 30 s are those until the first
-//! read.
+//! is in doubt like that, the operator reads every 15 s, and two more reads make it certain. That takes at most 60 s: the first 30 s are the wait
+//! for the first read.
 
 /// Looks in a row at which inserts failed and none came through, until they count as failing. Chosen: one may be a server that restarts.
 const LOOKS_FAILED: u8 = 2;

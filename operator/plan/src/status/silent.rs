@@ -35,7 +35,7 @@ pub(super) fn unanswered(pipeline: &TracePipeline, observed: &Observed) -> Optio
     Some(Progress::waiting(reason::REPLICAS_NOT_READY, format!("{pods}{remedies}")))
 }
 
-/// The former message about gateways of which one was not asked yet: how it is silent is not known, and the message holds.
+/// The former message, if one of these gateways was not asked yet. The operator does not know how that gateway is silent, so the message holds.
 fn said_before(pipeline: &TracePipeline, lasting: &[&SilentSeen]) -> Option<String> {
     let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
     let mut ready = conditions.filter(|one| one.type_ == condition::READY);
