@@ -91,6 +91,19 @@ pub struct Observed {
     pub pods_refused: Option<String>,
 }
 
+impl Observed {
+    /// Whether it is unknown if gateways miss the table: some have not been heard, or one whose inserts fail does not say how.
+    pub fn is_missing_table_unknown(&self) -> bool {
+        let pods = self.workload.as_ref().map_or(&[][..], |workload| &workload.pods);
+        let is_sink_unknown = match self.sink {
+            SinkSeen::NotKnown => true,
+            SinkSeen::Failing { .. } => self.insert_error.is_none(),
+            SinkSeen::Well => false,
+        };
+        is_sink_unknown || pods.iter().any(|pod| pod.is_unheard)
+    }
+}
+
 /// What scaling came to, before anything is planned.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ScalingSeen {

@@ -1,5 +1,5 @@
 //! Gateways that miss the table, by what they report: inserts that fail because ClickHouse knows no such table, or a gateway that waits for the table
-//! before it reads. Both are known only after a minute or so, so that a table that is renamed and made anew in between is not missed.
+//! before it reads. How long that lasts is counted by those who act on it.
 
 use super::{gateway_report::GatewayReport, gateways::looks::Look, not_ready_reason::NotReady};
 use sluice_plan::{GatewaySeen, WorkloadSeen, observed::MissingTable};

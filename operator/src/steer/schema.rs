@@ -35,12 +35,21 @@ pub async fn run_again(
     let runs_as_planned = plan
         .zip(observed.workload.as_ref())
         .is_some_and(|(plan, workload)| workload.plan_hash.as_deref() == Some(plan_hash(plan).as_str()));
-    let has_succeeded = matches!(observed.schema, SchemaSeen::Succeeded | SchemaSeen::Remembered);
+    let had_table = match &observed.schema {
+        SchemaSeen::Succeeded | SchemaSeen::Remembered => true,
+        SchemaSeen::Failed(failed) => failed.failure.lets_rows_in(),
+        SchemaSeen::NotNeeded | SchemaSeen::NotStarted | SchemaSeen::Running | SchemaSeen::Again(_) => false,
+    };
+    let is_named = pipeline.status.as_ref().and_then(|status| status.schema_job.as_deref()) == Some(job);
     // If the database is missing, the server may be another one, and a table that is made there would take rows.
     let missing = observed.missing_table.as_ref().filter(|missing| !missing.is_database_missing);
-    let missing = missing.filter(|_| runs_as_planned && has_succeeded);
-    let (seen, is_news) =
-        world.shared.memory.with(key, |memory| next(&mut memory.schema, uid, missing, world))?;
+    let missing = missing.filter(|_| runs_as_planned);
+    let is_unknown = observed.missing_table.is_none() && observed.is_missing_table_unknown();
+    let (seen, is_news) = world.shared.memory.with(key, |memory| {
+        let memory = &mut memory.schema;
+        memory.runs.hear(missing.is_some(), is_unknown, world.now());
+        next(memory, (uid, is_named), missing.filter(|_| had_table), world)
+    })?;
     if let Some(missing) = missing.filter(|_| is_news) {
         let Key { namespace, name } = key;
         let MissingTable { gateway, words, .. } = missing;
@@ -50,22 +59,22 @@ pub async fn run_again(
     Some(seen)
 }
 
-/// What is seen of the Job, and whether that is news.
+/// What is seen of the Job, and whether that is news. The Job has this UID, if there is one; `is_named` says whether the status still names it.
 fn next(
     memory: &mut SchemaMemory,
-    uid: Option<String>,
+    (uid, is_named): (Option<String>, bool),
     missing: Option<&MissingTable>,
     world: &World,
 ) -> Option<(SchemaSeen, bool)> {
-    // Its deletion failed, or the copy is older than that.
-    let outdated = memory.outdated.take().filter(|(of, _)| uid.as_ref() == Some(of));
-    if let Some((_, seen)) = &outdated {
-        let seen = seen.clone();
-        memory.outdated = outdated;
-        return Some((seen, false));
+    if let Some((of, seen)) = &memory.outdated {
+        // Its deletion failed, or the copy is older than that; or it is gone, and the status was not written.
+        if uid.as_ref().map_or(is_named, |uid| uid == of) {
+            return Some((seen.clone(), false));
+        }
+        memory.outdated = None;
     }
     let missing = missing.filter(|_| memory.runs.begin(world.now()))?;
     let seen = outdated_schema_job(missing, world.timestamp());
-    memory.outdated = uid.map(|uid| (uid, seen.clone()));
+    memory.outdated = Some((uid.unwrap_or_default(), seen.clone()));
     Some((seen, true))
 }

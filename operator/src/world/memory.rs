@@ -94,7 +94,7 @@ pub struct PipelineMemory {
 #[derive(Debug, Default)]
 pub struct SchemaMemory {
     pub runs: RunsAgain,
-    /// The UID of the Job that is deleted for it, and what was seen then.
+    /// The UID of the Job that is deleted for it, empty if there was none, and what was seen then.
     pub outdated: Option<(String, SchemaSeen)>,
 }
 

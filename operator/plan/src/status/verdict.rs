@@ -250,21 +250,24 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
             Some(failure) if failure.reason == reason::JOB_NOT_STARTED => {
                 Verdict::unknown(failure.reason, &failure.message)
             }
-            Some(failure) if failure.reason == reason::SERVERS_NOT_REACHED => Verdict::no(
-                failure.reason,
-                format!("{}; the Job runs again, and rows are written to the other servers", failure.message),
-            ),
-            Some(failure) if failure.lets_rows_in() => Verdict::no(
-                failure.reason,
-                format!(
-                    "{}; rows are written. The operator checks again every hour, or at once if its Job is deleted",
-                    failure.message
-                ),
-            ),
+            // Another cause than the Job's: a table that only differed was dropped since.
+            Some(failure) if failure.lets_rows_in() => missed_by_gateways(pipeline, observed)
+                .unwrap_or_else(|| Verdict::no(failure.reason, while_rows_are_written(failure))),
             Some(failure) => Verdict::no(failure.reason, of_schema(pipeline, observed, failure)),
             None => not_yet(pipeline, seen),
         },
     }
+}
+
+/// What the schema Job said of a table that takes rows.
+fn while_rows_are_written(failure: &SchemaFailure) -> String {
+    let message = &failure.message;
+    if failure.reason == reason::SERVERS_NOT_REACHED {
+        return format!("{message}; the Job runs again, and rows are written to the other servers");
+    }
+    format!(
+        "{message}; rows are written. The operator checks again every hour, or at once if its Job is deleted"
+    )
 }
 
 /// That gateways miss the table which the schema Job has seen. An operator that has just started does not know what gateways say, and keeps the
@@ -273,12 +276,9 @@ fn missed_by_gateways(pipeline: &TracePipeline, observed: &Observed) -> Option<V
     if let Some(missing) = &observed.missing_table {
         return Some(Verdict::no(missing.reason(), missing.message()));
     }
-    let workload = observed.workload.as_ref()?;
-    let is_unheard = workload.pods.iter().any(|pod| pod.is_unheard);
     let reasons = [reason::TABLE_MISSING, reason::DATABASE_MISSING];
     let before = messages::said_before(pipeline, observed, condition::SCHEMA_READY, &reasons);
-    let is_unknown = observed.sink == SinkSeen::NotKnown || is_unheard;
-    before.filter(|said| is_unknown && said.begins(GATEWAYS_MISS))
+    before.filter(|said| observed.is_missing_table_unknown() && said.begins(GATEWAYS_MISS))
 }
 
 /// Whether the number of gateways follows from what is seen. It is read off what the status says of scaling, which an operator

@@ -9,7 +9,10 @@ use serde_json::json;
 use sluice_crds::{SecretUse, TracePipeline};
 use sluice_plan::{
     Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
-    observed::inserts::{FailedInsert, InsertError, SinkSeen},
+    observed::{
+        MissingTable,
+        inserts::{FailedInsert, InsertError, SinkSeen},
+    },
     plan,
 };
 
@@ -105,6 +108,27 @@ fn a_user_that_clickhouse_refuses_is_said_with_its_secret() {
             assert!(!message.contains("Secret"), "{message}");
         }
     }
+}
+
+/// "rows are written" would be false then.
+#[test]
+fn a_table_that_differed_and_was_dropped_since_is_said_to_be_missing_until_inserts_succeed() {
+    let (mut pipeline, well) = running(&json!({}), &[]);
+    let failure = SchemaFailure { reason: "SchemaDiffers", message: "a column has another type".into() };
+    let schema = SchemaSeen::Failed(SchemaFailed { failure, ..SchemaFailed::default() });
+    let well = Observed { schema, sink: SinkSeen::Well, ..well };
+    let reason = |pipeline: &TracePipeline, facts: &Observed| {
+        condition(&said(pipeline, facts), "SchemaReady").reason.clone()
+    };
+    assert_eq!(reason(&pipeline, &well), "SchemaDiffers");
+    let (gateway, words) = ("a-gateway-0".into(), "no such table".into());
+    let missing_table = Some(MissingTable { gateway, words, is_database_missing: false });
+    let failing = Observed { sink: SinkSeen::Failing { all: true }, ..well.clone() };
+    let missed = Observed { missing_table, ..failing.clone() };
+    assert_eq!(reason(&pipeline, &missed), "TableMissing");
+    pipeline.status = Some(said(&pipeline, &missed));
+    assert_eq!(reason(&pipeline, &failing), "TableMissing", "the gateway that said so did not answer");
+    assert_eq!(reason(&pipeline, &well), "SchemaDiffers");
 }
 
 /// A gateway with such a property would not start: the plan refuses it while the others run on.
