@@ -13,7 +13,7 @@ use sluice_plan::{
     Moment,
     observed::{
         MessagesSeen, OpenTransaction, OpenTransactions,
-        inserts::{self, FailedInsert, SinkSeen, Watched},
+        inserts::{self, FailedInsert, InsertError, SinkSeen, Watched},
         message_window::{self, MessageWindow},
     },
 };
@@ -39,7 +39,7 @@ pub struct GatewayReport {
     pub sink: SinkSeen,
     /// Whether inserts of one have failed lately, and it is not known yet whether others come through.
     pub inserts_in_doubt: bool,
-    /// The error of the last insert of the first gateway whose inserts fail; `None` while all succeed, and when it does not report the error.
+    /// The error of the last insert of the first gateway whose inserts fail, or of one that misses the database; `None` while all succeed, and when it does not report the error.
     pub insert_error: Option<FailedInsert>,
 }
 
@@ -140,16 +140,19 @@ fn watched(
     ready.iter().map(|gateway| of(gateway.ordinal)).unzip()
 }
 
-/// How the last insert failed of the first gateway whose inserts fail. As long as the cause is the same, so is the text.
+/// How the last insert failed of the first gateway whose inserts fail. One that misses the database comes before others: the server that it asks may be
+/// a foreign one, where no table may be made for the others. As long as the cause is the same, so is the text.
 fn insert_error<'a>(
     inserts: &BTreeMap<u32, Watched>,
     reports: impl Iterator<Item = (u32, &'a Report)>,
     before: Option<&FailedInsert>,
 ) -> Option<FailedInsert> {
     let is_failing = |ordinal: &u32| inserts.get(ordinal).is_some_and(Watched::is_failing);
-    let mut failing = reports.filter(|(ordinal, _)| is_failing(ordinal));
-    let (ordinal, now) =
-        failing.find_map(|(ordinal, report)| Some((ordinal, report.insert_error.clone()?)))?;
+    let failing = reports.filter(|(ordinal, _)| is_failing(ordinal));
+    let failed: Vec<(u32, InsertError)> =
+        failing.filter_map(|(ordinal, report)| Some((ordinal, report.insert_error.clone()?))).collect();
+    let foreign = failed.iter().position(|(_, error)| error.is_database_missing());
+    let (ordinal, now) = failed.into_iter().nth(foreign.unwrap_or_default())?;
     let before = before.map(|before| &before.error).filter(|before| before.is_same_cause(&now)).cloned();
     Some(FailedInsert { ordinal, error: before.unwrap_or(now) })
 }

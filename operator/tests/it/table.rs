@@ -155,6 +155,24 @@ async fn no_job_runs_again_for_a_missing_database_nor_without_management() {
     }
 }
 
+/// One address may lead to several servers. The schema Job would make database and table on the foreign one.
+#[tokio::test]
+async fn no_job_runs_again_if_any_gateway_misses_the_database() {
+    let (bench, pods) = running("CreateIfMissing").await;
+    let jobs = bench.server.list("jobs");
+    bench.server.take_events();
+    for (gateway, code) in pods.all.iter().zip([60, 81]) {
+        let error = json!({"class": "halt", "code": code, "message": "it does not exist"});
+        gateway.behaviour.lock().unwrap().insert_error = Some(error);
+    }
+    for failed in 1..=6 {
+        inserts(&pods, failed);
+        look(&bench).await;
+    }
+    assert_eq!(bench.condition("prod", "SchemaReady"), "False DatabaseMissing");
+    assert_eq!((bench.server.list("jobs"), told(&bench)), (jobs, Vec::new()));
+}
+
 /// Gateways that started while the table was missing wait for it, and are not ready.
 #[tokio::test]
 async fn gateways_that_wait_for_a_missing_table_have_the_schema_job_run_again() {
