@@ -42,7 +42,7 @@ pub(crate) const ENDPOINTS: &str = "self.all(e, e.matches('^https?://[^/@, ]+:[1
 pub(crate) const ENDPOINTS_SAID: &str =
     "each of endpoints is http://host:port or https://host:port, such as http://clickhouse:8123";
 
-/// No address twice in one list. The gateway's config compares other spellings of an address, too.
+/// No address twice in one list. The plan leaves out other spellings of an address.
 pub(crate) const DISTINCT: &str = "self.all(e, self.exists_one(f, f == e))";
 pub(crate) const DISTINCT_SAID: &str = "endpoints has an address twice, which would count as two replicas: list each server once, such as http://clickhouse-0:8123 \
      and http://clickhouse-1:8123";

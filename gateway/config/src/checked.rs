@@ -3,6 +3,8 @@
 mod clickhouse;
 mod kafka;
 
+pub use clickhouse::each_once;
+
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
     budget::{Budget, RequestSizing, Shortfall, Sizing},
@@ -371,7 +373,11 @@ mod tests {
             ("endpoints: [http://a:1, http://a:1/]", "\"http://a:1\" and \"http://a:1/\" are one address"),
             ("endpoints: [http://A:1, http://a:1]", "\"http://A:1\" and \"http://a:1\" are one address"),
             (
-                "shards: [[http://a:1], [http://b:1, http://a:1/]]",
+                "shards: [[http://a:1], [http://b:1, http://a:1]]",
+                "is listed twice: list each server in one shard",
+            ),
+            (
+                "shards: [[http://b:1], [http://a:1, http://a:1/]]",
                 "are one address: list each server in one shard",
             ),
             ("shards: [[http://a:1, http://a:1], [http://b:1]]", "shards: \"http://a:1\" is listed twice"),
@@ -381,6 +387,8 @@ mod tests {
         }
         let apart = SMALLEST.replace(one, "endpoints: [http://a:1, http://a:2, http://b:1]");
         from_yaml(&apart).unwrap().check().unwrap();
+        let listed = ["http://a:1", "http://A:1/", "http://b:1", "http://a:1"].map(str::to_owned);
+        assert_eq!(each_once(&listed), ["http://a:1", "http://b:1"]);
     }
 
     #[test]

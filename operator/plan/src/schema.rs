@@ -19,7 +19,7 @@ use crate::{
 use sluice_crds::{SchemaManagement, Side, TracePipeline, status::reason};
 use sluice_gateway_config::{
     Attributes, ByteSize, CheckedConfig, Delivery, Format, GroupProtocol, InitialOffset, Insert, Kafka, Log,
-    Queue, Shutdown, Source, Violations, budget::RECORD_BATCH_BYTES_DEFAULT,
+    Queue, Shutdown, Source, Violations, budget::RECORD_BATCH_BYTES_DEFAULT, each_once,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -153,6 +153,7 @@ impl SchemaPlan {
         // Every server of every shard has the table: for the Job they are one list, and it sets no memory aside for each shard.
         let of_shards = std::mem::take(&mut config.sink.clickhouse.shards);
         config.sink.clickhouse.endpoints.extend(of_shards.into_iter().flatten());
+        config.sink.clickhouse.endpoints = each_once(&config.sink.clickhouse.endpoints);
         config.source = Source::of_kafka(unread());
         config.attributes = Attributes::default();
         config.delivery = Delivery::default();

@@ -4,7 +4,7 @@ use super::{in_range, is_host_and_port};
 use crate::{
     ByteSize, Duration, durability, gateway_config::ClickHouse, insert_settings, violation::Violations,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of shards. Chosen: each has its own inserts, whose memory is reserved at the start.
 const SHARDS_MAX: usize = 64;
@@ -39,17 +39,28 @@ fn check_endpoints(clickhouse: &ClickHouse, found: &mut Violations) {
         found.add_if(shard.is_empty(), &format!("{at_shards}[{number}]"), || "at least one endpoint".into());
     }
     let at = if has_shards { at_shards } else { at };
-    let mut seen = BTreeMap::new();
-    for endpoint in clickhouse.shards().into_iter().flatten() {
-        found.add_if(!is_url(endpoint), at, || {
-            format!(
-                "{endpoint:?} is not http://host:port or https://host:port, such as http://clickhouse:8123"
-            )
-        });
-        if let Some(first) = seen.insert(address(endpoint), endpoint) {
-            found.add(at, twice(first, endpoint, has_shards));
+    let mut spelt = BTreeSet::new();
+    for shard in clickhouse.shards() {
+        let mut addresses = BTreeMap::new();
+        for endpoint in shard {
+            found.add_if(!is_url(endpoint), at, || {
+                format!(
+                    "{endpoint:?} is not http://host:port or https://host:port, such as http://clickhouse:8123"
+                )
+            });
+            let is_elsewhere = !spelt.insert(endpoint);
+            let first = addresses.insert(address(endpoint), endpoint);
+            if let Some(first) = first.or(is_elsewhere.then_some(endpoint)) {
+                found.add(at, twice(first, endpoint, has_shards));
+            }
         }
     }
+}
+
+/// The endpoints of one list without later spellings of the same address: a server is one replica, however often it is listed.
+pub fn each_once(endpoints: &[String]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    endpoints.iter().filter(|endpoint| seen.insert(address(endpoint))).cloned().collect()
 }
 
 /// What an endpoint connects to, however that is spelt: the name of a host has no case, and a slash at the end is no path.

@@ -241,8 +241,9 @@ pub(crate) fn consumer_group(names: &Names, kafka: &KafkaSource) -> String {
 fn clickhouse(spec: &TracePipelineSpec) -> contract::ClickHouse {
     let clickhouse = &spec.sink.clickhouse;
     contract::ClickHouse {
-        endpoints: clickhouse.endpoints.clone(),
-        shards: clickhouse.shards.iter().map(|shard| shard.endpoints.clone()).collect(),
+        // The definition refuses a server that is listed twice, but objects of an older definition may have one and must not stop.
+        endpoints: contract::each_once(&clickhouse.endpoints),
+        shards: clickhouse.shards.iter().map(|shard| contract::each_once(&shard.endpoints)).collect(),
         tls: tls(clickhouse.tls.as_ref(), SecretUse::ClickHouseAuthorities, SecretUse::ClickHouseCertificate),
         database: clickhouse.database.clone(),
         table: clickhouse.table.clone(),

@@ -45,6 +45,28 @@ fn names_of_shards_reach_no_config() {
     assert_eq!(schema_config(&named), schema_config(&sharded(3)));
 }
 
+/// An older operator accepted them, and a pipeline that runs must not stop with a new one.
+#[test]
+fn a_server_that_is_listed_twice_counts_once() {
+    for (listed, once) in [
+        (
+            json!({"endpoints": ["http://a:8123", "http://A:8123/", "http://b:8123"]}),
+            json!({"endpoints": ["http://a:8123", "http://b:8123"]}),
+        ),
+        (
+            json!({"shards": [{"endpoints": ["http://a:8123", "http://a:8123/"]}, {"endpoints": ["http://b:8123"]}]}),
+            json!({"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123"]}]}),
+        ),
+    ] {
+        let [listed, once] = [listed, once].map(|servers| with("/spec/sink/clickhouse", servers));
+        assert_eq!(config_of(&listed), config_of(&once));
+        assert_eq!(schema_config(&listed), schema_config(&once));
+    }
+    let shards = json!({"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://a:8123/"]}]});
+    let (_, config) = schema_config(&with("/spec/sink/clickhouse", shards));
+    assert!(config.contains("http://a:8123") && !config.contains("http://a:8123/"), "{config}");
+}
+
 #[test]
 fn every_server_of_every_shard_gets_its_table() {
     let (_, config) = schema_config(&sample("tracepipeline-sharded.yaml"));
