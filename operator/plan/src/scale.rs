@@ -345,6 +345,9 @@ impl Situation<'_> {
         let by_load = demand
             .map_or(self.current, |demand| demand.replicas(steps, self.current).saturating_add(full))
             .max(kept);
+        // While merges are behind, load adds none, but memory may.
+        let is_by_memory_alone = cause == Cause::MemoryLimited && rates.merges.is_some();
+        let by_load = if is_by_memory_alone { by_load.min(self.current) } else { by_load };
         let by_load = self.bounds.clamp(by_load);
         let forced = cause == Cause::MemoryLimited && next.memory_steps < MEMORY_STEPS_MAX;
         let step = || steps::at_least(steps, self.current.saturating_add(1)).max(floor);
@@ -355,7 +358,7 @@ impl Situation<'_> {
     fn against_more(rates: &Rates, cause: Cause, in_vain: bool) -> Option<&'static str> {
         if in_vain {
             Some("more gateways would read no more than these do")
-        } else if rates.merges.is_some() {
+        } else if rates.merges.is_some() && cause != Cause::MemoryLimited {
             Some("merges of ClickHouse are behind, and more gateways would make more parts")
         } else if cause == Cause::SinkLimited {
             Some("ClickHouse is the limit, and more gateways would only wait for it too")
@@ -374,6 +377,8 @@ impl Situation<'_> {
         let workload = &self.samples.workload;
         if in_vain {
             Some("something other than the number of gateways limits throughput")
+        } else if cause == Cause::SinkLimited && rates.merges.is_some() && !waits && !rates.insert_failures {
+            Some("merges of ClickHouse are behind")
         } else if cause == Cause::SinkLimited || waits || rates.insert_failures {
             Some("gateways wait for ClickHouse")
         } else if cause == Cause::MemoryLimited {

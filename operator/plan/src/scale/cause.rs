@@ -64,7 +64,8 @@ pub struct Known {
 }
 
 /// The first that applies. A stuck partition is not waiting for ClickHouse, so it comes second. Requests go to other gateways than the one whose
-/// log is stuck, and memory limits these all the same. Merges that are behind make nothing wait yet, so a stuck partition comes before them.
+/// log is stuck, and memory limits these all the same. Merges that are behind make nothing wait yet, so a stuck partition and memory come
+/// before them: a gateway that is killed for its memory inserts nothing.
 pub fn classify(policy: &Policy, rates: &Rates, known: Known) -> Cause {
     let doubtful = rates.sink_now > SINK_DOUBTFUL;
     let waited = rates.sink_minute.is_some_and(|share| share > SINK_LIMITED);
@@ -79,7 +80,7 @@ pub fn classify(policy: &Policy, rates: &Rates, known: Known) -> Cause {
         Cause::SinkLimited
     } else if is_stuck && !is_memory_first {
         Cause::PartitionStuck
-    } else if rates.merges.is_some() {
+    } else if rates.merges.is_some() && !known.memory_pressure {
         Cause::SinkLimited
     } else if known.capacity.is_some_and(|capacity| is_skewed(policy, rates, capacity)) {
         Cause::PartitionSkewed
@@ -136,7 +137,7 @@ mod tests {
             (&behind, known, Cause::SinkLimited),
             (&behind_just_now, known, Cause::ComputeLimited),
             (&merging, known, Cause::SinkLimited),
-            (&merging, Known { memory_pressure: true, ..known }, Cause::SinkLimited),
+            (&merging, Known { memory_pressure: true, ..known }, Cause::MemoryLimited),
             (&stuck_and_merging, known, Cause::PartitionStuck),
             (&calm, Known { in_vain: true, ..known }, Cause::SinkLimited),
             (&stuck, known, Cause::PartitionStuck),

@@ -177,6 +177,23 @@ fn merges_that_are_behind_add_no_gateway_and_are_named() {
 }
 
 #[test]
+fn merges_that_are_behind_do_not_hide_a_kill_for_memory() {
+    let mut course = Course::new(24, 40, 2);
+    course.run(300);
+    course.samples.workload.killed_at = Some(course.now);
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let decision = course.step_with(|sample| {
+            for pod in &mut sample.pods {
+                pod.merges = Some(MergesBehind { parts: 620, delay_from: 1_000 });
+            }
+        });
+        seen.push((decision.replicas, decision.cause));
+    }
+    assert!(seen.contains(&(3, Cause::MemoryLimited)), "{seen:?}");
+}
+
+#[test]
 fn a_hot_partition_is_named_and_is_no_reason_for_all_gateways() {
     let mut course = Course::new(96, 5, 1);
     course.arrivals[0] = 3_000;
