@@ -1,7 +1,11 @@
 //! What is remembered of the gateways of each pipeline between two reconciles, beside their last answers ([`super::gateways::looks`]). It is lost
 //! with the process, which is harmless.
 
-use super::{gateway_report::ReportMemory, gateways::silence::SilenceMemory, not_ready_reason::ReasonMemory};
+use super::{
+    gateway_report::ReportMemory,
+    gateways::{full_volumes::FullVolumeMemory, silence::SilenceMemory},
+    not_ready_reason::ReasonMemory,
+};
 use crate::world::memory::Key;
 use std::{
     collections::HashMap,
@@ -17,6 +21,8 @@ pub struct GatewayMemory {
     pub reasons: ReasonMemory,
     /// Since when ready ones do not answer.
     pub silence: SilenceMemory,
+    /// Those whose volume is full.
+    pub full_volumes: FullVolumeMemory,
 }
 
 /// The memory of the gateways of all pipelines.

@@ -88,10 +88,12 @@ pub async fn observe(
     let look = sources.looks.look(&key, &gateways).await;
     let lag_messages = lag(pipeline, kafka.as_ref(), (look.as_deref(), &gateways, workload.as_ref()));
     let now = world.now();
-    let (report, not_ready, silent) = sources.memory.with(&key, |memory| {
+    let (report, not_ready, silent, full_volumes) = sources.memory.with(&key, |memory| {
         let report = gateway_report::hear(&mut memory.report, look.as_deref(), &gateways, now);
         let not_ready = not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, now);
-        (report, not_ready, silence::hear(&mut memory.silence, look.as_deref(), &gateways))
+        let silent = silence::hear(&mut memory.silence, look.as_deref(), &gateways);
+        let full = full_volumes::hear(&mut memory.full_volumes, look.as_deref(), &gateways);
+        (report, not_ready, silent, full)
     });
     let missing_table = missing_table::hear(look.as_deref(), &report, &not_ready, workload.as_ref());
     if let Some(workload) = &mut workload {
@@ -130,7 +132,7 @@ pub async fn observe(
         open_transactions: report.open_transactions,
         silent,
         unconnected: unconnected::hear(look.as_deref(), &gateways),
-        full_volumes: full_volumes::full(look.as_deref(), &gateways),
+        full_volumes,
         sink: report.sink,
         inserts_in_doubt: report.inserts_in_doubt,
         insert_error: report.insert_error,
