@@ -9,7 +9,7 @@ use crate::{
     facts::Observed,
     ground::words::{form, plural},
     names::Names,
-    observed::{FULL_SECONDS, FullVolumeSeen},
+    observed::{FULL_SECONDS, FullVolumeSeen, Silence},
     otlp_service::OtlpService,
     pipeline::Intent,
     scale::Standing,
@@ -54,13 +54,35 @@ pub(super) fn standing(pipeline: &TracePipeline, observed: &Observed) -> Option<
     let standing = match &observed.scaling.standing {
         Some(seen) => of_logs(&names, wanted, (seen, observed)),
         None => match said_before(pipeline).filter(|_| wanted > 0) {
-            Some(said) => return Some(said),
-            None => Vec::new(),
+            Some(said) if is_unasked(observed) => {
+                return Some(Progress::waiting(reason::SINK_UNAVAILABLE, said));
+            }
+            // What gateways say of their volumes is known from the first look on.
+            said => said
+                .map(without_full)
+                .filter(|said| !said.is_empty())
+                .map(str::to_owned)
+                .into_iter()
+                .collect(),
         },
     };
     let full = full(pipeline, wanted, observed);
     let message = standing.into_iter().chain(full).collect::<Vec<_>>().join("; ");
     (!message.is_empty()).then(|| Progress::waiting(reason::SINK_UNAVAILABLE, message))
+}
+
+/// Whether the operator has not asked each gateway yet.
+fn is_unasked(observed: &Observed) -> bool {
+    observed.silent.iter().any(|silent| silent.how == Silence::NotAsked)
+}
+
+/// What is said of full volumes, behind the pods.
+const FULL: &str = ": the queue volume is full of requests";
+
+/// A message of [`standing`] without what it says of full volumes.
+fn without_full(message: &str) -> &str {
+    let Some((before, _)) = message.split_once(FULL) else { return message };
+    before.rsplit_once("; ").map_or("", |(of_logs, _)| of_logs)
 }
 
 /// Gateways whose volume has no room for requests, with its claim, its size and what helps.
@@ -79,7 +101,7 @@ fn full(pipeline: &TracePipeline, wanted: u32, observed: &Observed) -> Option<St
     };
     let pods = named(observed.full_volumes.iter().filter(lasts).map(named_volume).collect())?;
     Some(format!(
-        "{pods}: the queue volume is full of requests that are not inserted, so clients have to send again. If SinkReachable is True, clients send \
+        "{pods}{FULL} that are not inserted, so clients have to send again. If SinkReachable is True, clients send \
          more than ClickHouse takes: add gateways (replicas, or scaling.minReplicas in Auto) or increase queue.size"
     ))
 }
@@ -109,15 +131,14 @@ fn of_logs(names: &Names, wanted: u32, (seen, observed): (&Standing, &Observed))
 
 /// An operator that starts needs samples of some minutes before it knows of such gateways. Until then, what an earlier one wrote into `Ready` holds.
 /// With this reason, it is of [`standing`], or it repeats `SinkReachable`, or is of the schema.
-fn said_before(pipeline: &TracePipeline) -> Option<Progress> {
+fn said_before(pipeline: &TracePipeline) -> Option<&str> {
     let conditions = &pipeline.status.as_ref()?.conditions;
     let of = |kind: &str| conditions.iter().find(|one| one.type_ == kind);
     let (ready, sink) = (of(condition::READY)?, of(condition::SINK_REACHABLE)?);
     let is_of_gateways = sink.status != "False" || sink.reason == reason::INSERTS_FAILING;
     let is_of_schema = of(condition::SCHEMA_READY).is_some_and(|schema| schema.status == "False");
     let is_own = ready.reason == reason::SINK_UNAVAILABLE && ready.message != sink.message;
-    (is_own && is_of_gateways && !is_of_schema)
-        .then(|| Progress::waiting(reason::SINK_UNAVAILABLE, ready.message.clone()))
+    (is_own && is_of_gateways && !is_of_schema).then_some(ready.message.as_str())
 }
 
 /// What `Ready` says of gateways that run.

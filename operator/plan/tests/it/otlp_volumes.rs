@@ -5,7 +5,7 @@ use crate::{
     sample,
 };
 use sluice_plan::{
-    observed::{ClaimSeen, DrainJobSeen, DrainJobState, FullVolumeSeen, TemplateSeen},
+    observed::{ClaimSeen, DrainJobSeen, DrainJobState, FullVolumeSeen, Silence, SilentSeen, TemplateSeen},
     scale::Standing,
 };
 use std::time::Duration;
@@ -56,7 +56,20 @@ fn a_volume_that_is_full_is_named_with_its_claim_its_size_and_what_helps() {
     }
     // Before an operator that starts has enough samples, the gateways say it already.
     facts.scaling.standing = None;
+    let mut pipeline = pipeline;
+    pipeline.status = Some(said(&pipeline, &facts));
     assert_eq!(condition(&said(&pipeline, &facts), "Ready").reason, "SinkUnavailable");
+    // One that has just started knows nothing of them until it has asked.
+    facts.full_volumes.clear();
+    facts.silent = vec![SilentSeen {
+        name: "otlp-traces-gateway-1".into(),
+        address: "10.0.0.1:9090".into(),
+        seconds: 0,
+        how: Silence::NotAsked,
+    }];
+    assert_eq!(condition(&said(&pipeline, &facts), "Ready").reason, "SinkUnavailable");
+    facts.silent.clear();
+    assert_eq!(condition(&said(&pipeline, &facts), "Ready").reason, "Running");
 }
 
 #[test]
