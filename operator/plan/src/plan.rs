@@ -52,7 +52,8 @@ fn decide(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) ->
     let secrets = [&of_source, &of_sink].into_iter().flatten().flatten().cloned().collect();
     let image = Image::of(pipeline, observed.workload.as_ref(), defaults);
     let identity = Identity::of(pipeline, secrets, &image).and_then(|identity| in_group(pipeline, identity));
-    let identity = both(identity, taken_properties(observed)).map(|(identity, ())| identity);
+    let identity = both(identity, taken_properties(observed, image.runs == defaults.gateway_image))
+        .map(|(identity, ())| identity);
     let (identity, sized) = both(identity, Pipeline::of(&pipeline.spec))?;
     shard_order::kept(pipeline, observed)?;
     let topics = topics(pipeline, &observed.partitions);
@@ -139,10 +140,11 @@ fn in_group(pipeline: &TracePipeline, identity: Identity) -> Result<Identity, Vi
     found.or(identity)
 }
 
-/// Properties that no gateway could start with. The definition cannot know all names and values, and only librdkafka does.
-fn taken_properties(observed: &Observed) -> Result<(), Violations> {
+/// Properties that no gateway could start with. The definition cannot know all names and values, and only librdkafka does. Gateways of another
+/// release may have another librdkafka (`is_own_release`), and say it themselves.
+fn taken_properties(observed: &Observed, is_own_release: bool) -> Result<(), Violations> {
     let mut found = Violations::default();
-    for (name, why) in &observed.refused_properties {
+    for (name, why) in observed.refused_properties.iter().filter(|_| is_own_release) {
         found.add(
             format!("spec.source.kafka.properties.{name}"),
             format!(

@@ -39,7 +39,8 @@ pub struct GatewayReport {
     pub sink: SinkSeen,
     /// Whether inserts of one have failed lately, and it is not known yet whether others come through.
     pub inserts_in_doubt: bool,
-    /// The error of the last insert of the first gateway whose inserts fail, or of one that misses the database; `None` while all succeed, and when it does not report the error.
+    /// The error of the last insert of the first gateway whose inserts fail, or of one that misses the database; `None` while all
+    /// succeed, and when it does not report the error.
     pub insert_error: Option<FailedInsert>,
 }
 

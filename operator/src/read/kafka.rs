@@ -29,6 +29,7 @@ use rdkafka::{
 };
 use refusal::Refusal;
 use sluice_crds::{KafkaSource, PropertyValue};
+use sluice_gateway_config::kafka_properties::owner;
 use sluice_login::Renewal;
 use std::{
     collections::BTreeMap,
@@ -338,10 +339,10 @@ fn is_silence(reason: &str) -> bool {
 
 /// Whether librdkafka knows a setting and accepts this value.
 fn is_accepted(name: &str, value: &str) -> bool {
-    refusal(name, value).is_none()
+    owner(name).is_none() && refusal(name, value).is_none()
 }
 
-/// Why librdkafka refuses a setting; `None` if it accepts it. Gateways have the same version of librdkafka.
+/// Why librdkafka refuses a setting; `None` if it accepts it. Gateways of the operator's own release have the same version of librdkafka.
 fn refusal(name: &str, value: &str) -> Option<String> {
     match ClientConfig::new().set(name, value).create_native_config() {
         Ok(_) => None,
@@ -351,10 +352,11 @@ fn refusal(name: &str, value: &str) -> Option<String> {
     }
 }
 
-/// The properties of a spec that librdkafka refuses, each with why. A gateway with one of them would not start.
+/// The properties of a spec that librdkafka refuses, each with why. A gateway with one of them would not start. Settings that no spec may set are not
+/// tried: the plan refuses them, and librdkafka would load the libraries of `plugin.library.paths` at once.
 pub fn refused_properties(kafka: &KafkaSource) -> BTreeMap<String, String> {
     let refused = |(name, value): (&String, &PropertyValue)| Some((name.clone(), refusal(name, &value.0)?));
-    kafka.properties.iter().filter_map(refused).collect()
+    kafka.properties.iter().filter(|(name, _)| owner(name).is_none()).filter_map(refused).collect()
 }
 
 fn key((topic, partition): (&str, u32)) -> (String, i32) {

@@ -37,13 +37,15 @@ pub fn hanging_words((namespace, pod): (&str, &str), address: &str) -> String {
 
 /// What such a gateway does.
 pub(crate) fn hanging_cause(address: &str) -> String {
-    format!("takes connections at {address} and answers none: its process hangs or is stopped")
+    format!(
+        "takes connections at {address} and answers none: its process hangs or is stopped, or a proxy (service mesh) accepts them for it"
+    )
 }
 
 /// What helps, as the end of a message.
 pub(crate) fn hanging_remedy(namespace: &str, pod: &str) -> String {
     format!(
-        ". kubectl logs {pod} -n {namespace} has its last words; kubectl delete pod {pod} -n {namespace} replaces it. No span is lost: its queue \
-         volume stays, and Kafka or the clients send again what it has not acknowledged"
+        ". kubectl logs {pod} -n {namespace} has its last words; kubectl delete pod {pod} -n {namespace} replaces it, after its grace period if the \
+         process hangs. No span is lost: a queue volume stays, and Kafka or the clients send again what it has not acknowledged"
     )
 }

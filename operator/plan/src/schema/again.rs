@@ -1,7 +1,8 @@
 //! When the schema Job runs again because gateways miss the table.
 //!
-//! Once gateways have missed it for a minute, which leaves time to rename it and make it anew. If the table goes again, or the Job does not help, there is a wait between two runs, and a longer one after each: a
-//! table that something drops every minute is made a few times, and then every hour.
+//! Once gateways have missed it for a minute, which leaves time to rename it and make it anew. If the table goes again, or the Job does not help,
+//! there is a wait between two runs, and a longer one after each: a table that something drops every minute is made a few times, and then every
+//! hour.
 
 use crate::{
     ground::moment::Moment,

@@ -146,6 +146,9 @@ fn properties_that_librdkafka_refuses_are_violations_with_their_names() {
     );
     let ready = said(&pipeline, &facts);
     assert_eq!(condition(&ready, "Stalled").reason, "SpecInvalid");
+    let mut newer = pipeline;
+    newer.spec.gateway.image = Some("sluice-gateway:9.9.9".into());
+    assert!(plan(&newer, &facts, &defaults()).is_ok(), "its librdkafka may know the property");
 }
 
 #[test]

@@ -91,6 +91,10 @@ fn a_ready_gateway_that_does_not_answer_is_named_with_its_address_after_a_minute
     let hangs = said(&pipeline, &silent(60, Silence::Hangs));
     let message = &condition(&hangs, "Ready").message;
     assert!(message.contains("its process hangs or is stopped"), "{message}");
+    assert!(
+        message.contains("a proxy (service mesh) accepts") && message.contains("grace period"),
+        "{message}"
+    );
     for advice in ["logs", "delete pod"] {
         assert!(message.contains(&format!("kubectl {advice} demo-gateway-1 -n default")), "{message}");
     }

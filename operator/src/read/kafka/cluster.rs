@@ -67,7 +67,7 @@ impl Cluster {
     }
 
     /// librdkafka's settings; of two with one name the later one holds. Properties of the spec are left out if `is_accepted` says that
-    /// librdkafka rejects them: the gateways report these, since they get them too.
+    /// librdkafka rejects them: the plan refuses these, or the gateways do.
     pub fn settings(&self, is_accepted: impl Fn(&str, &str) -> bool) -> Vec<(&str, &str)> {
         let added = self.properties.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let added = added.filter(|(name, value)| is_accepted(name, value));

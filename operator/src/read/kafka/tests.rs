@@ -275,10 +275,11 @@ fn a_property_that_librdkafka_does_not_take_is_named_with_why() {
         "bootstrapServers": ["127.0.0.1:1"], "topics": ["spans"],
         "properties": {
             "socket.receive.bufer.bytes": "65536", "socket.send.buffer.bytes": "many",
-            "broker.address.family": "v4", "debug": "cgrp",
+            "broker.address.family": "v4", "debug": "cgrp", "plugin.library.paths": "/no/such/library",
         },
     }))
     .unwrap();
+    assert!(!is_accepted("plugin.library.paths", "/no/such/library"), "the plan refuses it");
     let found = refused_properties(&spec);
     let names: Vec<&str> = found.keys().map(String::as_str).collect();
     assert_eq!(names, ["socket.receive.bufer.bytes", "socket.send.buffer.bytes"]);
