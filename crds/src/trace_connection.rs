@@ -123,7 +123,6 @@ pub struct ClickHouseConnection {
     #[x_kube(
         validation = Rule::new(shard_rules::SHARD_SCHEMES).message(shard_rules::SHARD_SCHEMES_SAID),
         validation = Rule::new(shard_rules::NAMES).message(shard_rules::NAMES_SAID),
-        validation = Rule::new(shard_rules::APART).message(shard_rules::APART_SAID),
         merge_strategy = ListMerge::Atomic
     )]
     pub shards: Vec<Shard>,

@@ -47,12 +47,6 @@ pub(crate) const DISTINCT: &str = "self.all(e, self.exists_one(f, f == e))";
 pub(crate) const DISTINCT_SAID: &str = "endpoints has an address twice, which would count as two replicas: list each server once, such as http://clickhouse-0:8123 \
      and http://clickhouse-1:8123";
 
-/// No address in two shards. A shard without endpoints is refused by its bounds.
-pub(crate) const APART: &str =
-    "self.all(s, size(s.endpoints) == 0 || self.exists_one(t, sets.intersects(s.endpoints, t.endpoints)))";
-pub(crate) const APART_SAID: &str = "two of shards have the same endpoint, whose table would have the rows of both: list each server in one shard, or list replicas \
-     of one shard together in its endpoints";
-
 /// Encrypted or not.
 pub(crate) const SCHEMES: &str =
     "self.all(e, e.startsWith('https:')) || !self.exists(e, e.startsWith('https:'))";

@@ -63,7 +63,6 @@ pub struct ClickHouseSink {
     #[x_kube(
         validation = Rule::new(shard_rules::SHARD_SCHEMES).message(shard_rules::SHARD_SCHEMES_SAID),
         validation = Rule::new(shard_rules::NAMES).message(shard_rules::NAMES_SAID),
-        validation = Rule::new(shard_rules::APART).message(shard_rules::APART_SAID),
         // The order decides where partitions go: two managers of a list whose items are merged would change it.
         merge_strategy = ListMerge::Atomic
     )]

@@ -107,14 +107,6 @@ pub const CONNECTIONS: &[Case] = &[
     },
     Case {
         pointer: "/spec/clickhouse",
-        taken: &[TWO_SHARDS],
-        refused: &[
-            r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123", "http://a:8123"]}]}"#,
-        ],
-        message: "two of shards have the same endpoint",
-    },
-    Case {
-        pointer: "/spec/clickhouse",
         taken: &[NAMED, TWO_SHARDS],
         refused: &[
             r#"{"shards": [{"name": "one", "endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123"]}]}"#,

@@ -101,17 +101,6 @@ pub const VALUES: &[Case] = &[
     Case {
         pointer: "/spec/sink/clickhouse",
         taken: &[
-            r#"{"shards": [{"endpoints": ["http://a:8123", "http://b:8123"]}, {"endpoints": ["http://c:8123"]}]}"#,
-        ],
-        refused: &[
-            r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://a:8123"]}]}"#,
-            r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://b:8123"]}, {"endpoints": ["http://c:8123", "http://a:8123"]}]}"#,
-        ],
-        message: "two of shards have the same endpoint",
-    },
-    Case {
-        pointer: "/spec/sink/clickhouse",
-        taken: &[
             r#"{"endpoints": ["https://a:8443"], "tls": {}}"#,
             r#"{"endpoints": ["https://a:8443"], "tls": {"caSecretRef": {"name": "ca"}}}"#,
             r#"{"endpoints": ["https://a:8443"]}"#,

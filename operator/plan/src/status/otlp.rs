@@ -55,15 +55,13 @@ pub(super) fn standing(pipeline: &TracePipeline, observed: &Observed) -> Option<
         Some(seen) => of_logs(&names, wanted, (seen, observed)),
         None => match said_before(pipeline).filter(|_| wanted > 0) {
             Some(said) if is_unasked(observed) => {
-                return Some(Progress::waiting(reason::SINK_UNAVAILABLE, said));
+                return Some(Progress::waiting(reason::SINK_UNAVAILABLE, said.to_owned()));
             }
             // What gateways say of their volumes is known from the first look on.
-            said => said
-                .map(without_full)
-                .filter(|said| !said.is_empty())
-                .map(str::to_owned)
-                .into_iter()
-                .collect(),
+            said => {
+                let kept = said.map(without_full).filter(|kept| !kept.is_empty());
+                kept.map(str::to_owned).into_iter().collect()
+            }
         },
     };
     let full = full(pipeline, wanted, observed);
