@@ -201,6 +201,11 @@ pub struct TracePipelineStatus {
 }
 
 impl TracePipelineStatus {
+    /// The condition of a type.
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|one| one.type_ == kind)
+    }
+
     /// The same with `ready` as the counts are.
     #[must_use]
     pub fn counted(self) -> Self {

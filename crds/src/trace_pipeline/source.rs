@@ -147,9 +147,8 @@ pub struct KafkaSource {
     pub record_batch_bytes_max: String,
 
     /// More settings of librdkafka by name, at most 32, for what no other field decides, such as socket.receive.buffer.bytes. A setting
-    /// that another field or the gateway decides is refused with the name of that field, and the operator refuses one that librdkafka does not
-    /// know, or whose value it does not take (SpecInvalid). Settings of connections hold for the operator as
-    /// well.
+    /// that another field or the gateway decides is refused with the name of that field. The operator refuses a setting that librdkafka does
+    /// not know, and a value that it does not take (SpecInvalid). Settings of connections hold for the operator as well.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(

@@ -22,6 +22,7 @@ use serde::Deserialize;
 
 use crate::probe::{PROBE_TIMEOUT, Probe, is_replicated, setting_in};
 use crate::probe_error::ProbeError;
+use crate::settings::settings_table;
 use crate::sql::{literal, table_name};
 
 const DELAY: &str = "parts_to_delay_insert";
@@ -120,7 +121,7 @@ impl Probe {
 
 /// One statement for all of it, so that a look costs a server little.
 fn question(of_replicated: bool) -> String {
-    let settings = if of_replicated { "replicated_merge_tree_settings" } else { "merge_tree_settings" };
+    let settings = settings_table(of_replicated);
     let (of_table, of_query) = (OF_TABLE.map(literal).join(", "), OF_QUERY.map(literal).join(", "));
     format!(
         "SELECT name, toUInt64OrZero(value) AS value, toUInt64(0) AS bytes FROM system.{settings} WHERE name IN ({of_table}) \

@@ -17,7 +17,7 @@ use crate::client::IDLE_TIMEOUT;
 use crate::endpoint::{Authorization, Credentials, Endpoint, UserError};
 use crate::exception::{code_of, without_query};
 use crate::probe_error::ProbeError;
-use crate::settings::{DESCRIBE_PINNED, QUESTION_PINNED, STATEMENT_PINNED, WHOLE_PINNED};
+use crate::settings::{DESCRIBE_PINNED, QUESTION_PINNED, STATEMENT_PINNED, WHOLE_PINNED, settings_table};
 use crate::sql::table_name;
 use crate::table::{DefaultKind, DescribedColumn};
 use crate::tls::{Tls, tls_error};
@@ -231,7 +231,7 @@ impl Probe {
     /// The server-wide value of a table setting; replicated tables may have another one.
     async fn merge_tree_setting(&self, setting: &str, of_replicated: bool) -> Result<u64, ProbeError> {
         let action = format!("reading the setting {setting}");
-        let table = if of_replicated { "replicated_merge_tree_settings" } else { "merge_tree_settings" };
+        let table = settings_table(of_replicated);
         let question = format!("SELECT toUInt64(value) FROM system.{table} WHERE name = ?");
         let answer = self.client().query(&question).bind(setting).fetch_one::<u64>();
         self.within(PROBE_TIMEOUT, &action, answer).await

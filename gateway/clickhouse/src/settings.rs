@@ -123,6 +123,11 @@ pub(crate) const STATEMENT_PINNED: &[(&str, &str)] = &[
     ("data_type_default_nullable", "0"),
 ];
 
+/// The table of `system` with the server-wide values of table settings.
+pub(crate) fn settings_table(of_replicated: bool) -> &'static str {
+    if of_replicated { "replicated_merge_tree_settings" } else { "merge_tree_settings" }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

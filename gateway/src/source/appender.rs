@@ -60,6 +60,13 @@ pub struct Append {
     pub answer: oneshot::Sender<Result<(), Unstored>>,
 }
 
+impl Append {
+    /// What is stored of it.
+    fn payload(&self) -> Payload<'_> {
+        Payload { bytes: &self.message, raw_bytes: self.raw_bytes }
+    }
+}
+
 /// Why a request is not in a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unstored {
@@ -180,10 +187,7 @@ impl Appender {
     /// Appends a record to the log with the fewest bytes, of those that can be read and may begin a segment. If there is no room, what is committed is
     /// removed first. Returns the log's place.
     fn append(&mut self, record: &[Append]) -> Result<usize, LogError> {
-        let messages: Vec<Payload<'_>> = record
-            .iter()
-            .map(|append| Payload { bytes: &append.message, raw_bytes: append.raw_bytes })
-            .collect();
+        let messages: Vec<Payload<'_>> = record.iter().map(Append::payload).collect();
         let logs = self.logs[..self.accepting].iter().enumerate();
         let rank = |place: usize, log: &Log<Directory>| {
             (!self.keeper.is_readable(place), !log.may_begin_segment(), log.file_bytes())
@@ -245,9 +249,9 @@ impl Appender {
         let metrics = &self.metrics.requests;
         metrics.stored.inc();
         metrics.spans.inc_by(append.spans);
-        let stored = append.message.len() as u64;
-        metrics.bytes.inc_by(append.raw_bytes.map_or(stored, u64::from));
-        metrics.stored_bytes.inc_by(stored);
+        let payload = append.payload();
+        metrics.bytes.inc_by(payload.message_bytes());
+        metrics.stored_bytes.inc_by(payload.bytes.len() as u64);
         metrics.store_seconds.observe(append.begun.elapsed().as_secs_f64());
     }
 

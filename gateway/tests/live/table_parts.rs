@@ -111,9 +111,11 @@ async fn a_gateway_makes_larger_blocks_while_merges_are_stopped_and_stores_every
     gateway.wait_metric("sluice_gateway_table_parts_max", 25.0).await;
     gateway.wait_metric(BLOCK_AGE, 8.0).await;
     let message = message(vec![span(vec![])]);
+    // The load: few messages, over four of the usual blocks.
+    let mut pace = tokio::time::interval(Duration::from_millis(200));
     for _ in 0..20 {
+        pace.tick().await;
         scene.topic.produce(0, &message);
-        tokio::time::sleep(Duration::from_millis(200)).await;
     }
     scene.wait_until_committed(|committed| *committed == [Some(20)]).await;
     let blocks = gateway.metric("sluice_gateway_blocks_inserted_total").await.unwrap();

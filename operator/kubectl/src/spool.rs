@@ -104,7 +104,7 @@ pub(super) fn left_out(status: Option<&TracePipelineStatus>) -> Option<String> {
         return None;
     }
     let (volumes, are) = (plural(count, "queue volume"), form(count, "is", "are"));
-    let drained = status.conditions.iter().find(|one| one.type_ == condition::VOLUMES_DRAINED);
+    let drained = status.condition(condition::VOLUMES_DRAINED);
     let message = drained.map_or("see the condition VolumesDrained", |drained| &drained.message);
     Some(format!("{volumes} without a gateway {are} not listed: {message}"))
 }

@@ -79,9 +79,8 @@ fn at(event: &Event) -> Option<Timestamp> {
 }
 
 fn is_unready_for_long(pipeline: &TracePipeline, now: Timestamp) -> bool {
-    let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
-    let mut ready = conditions.filter(|one| one.type_ == condition::READY && one.status == "False");
-    ready.any(|ready| {
+    let ready = pipeline.status.as_ref().and_then(|status| status.condition(condition::READY));
+    ready.filter(|ready| ready.status == "False").is_some_and(|ready| {
         now.duration_since(ready.last_transition_time.0) >= SignedDuration::from_secs(MISSING_SECONDS)
     })
 }

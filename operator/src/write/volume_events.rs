@@ -16,16 +16,12 @@ const CONDITIONS: [(&str, &str); 2] =
 /// Events for the changes between two statuses. A condition that is `True` from the beginning is no event.
 pub fn volume_events(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Vec<Event> {
     let changed = CONDITIONS.into_iter().filter_map(|(kind, when_true)| {
-        let now = of(after, kind)?;
-        let was = of(before, kind).map(|was| (was.status.as_str(), was.reason.as_str()));
+        let now = after.condition(kind)?;
+        let was = before.condition(kind).map(|was| (was.status.as_str(), was.reason.as_str()));
         let is_news = was.map_or(now.status != "True", |was| was != (&now.status, &now.reason));
         is_news.then(|| event(now, when_true))
     });
     changed.collect()
-}
-
-fn of<'a>(status: &'a TracePipelineStatus, kind: &str) -> Option<&'a Condition> {
-    status.conditions.iter().find(|condition| condition.type_ == kind)
 }
 
 fn event(now: &Condition, when_true: &str) -> Event {

@@ -35,7 +35,7 @@ const EXPANSION_MAX: usize = 255;
 /// Bytes of a piece's size.
 const SIZE_BYTES: usize = 4;
 
-/// Packs a message in its place, if that saves an eighth. Returns how many bytes it has from now on; `None` if it stays as it is.
+/// Packs a message in its place, if that saves an eighth. Returns how many bytes it has from now on; `None` if it is not packed.
 ///
 /// `encode` writes the LZ4 block of a piece to the front of `block`, which is as large as the encoder needs for [`PIECE_BYTES`], and returns its bytes.
 ///

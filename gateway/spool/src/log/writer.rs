@@ -40,6 +40,13 @@ pub struct Payload<'a> {
     pub raw_bytes: Option<u32>,
 }
 
+impl Payload<'_> {
+    /// Bytes of the message before it was packed.
+    pub fn message_bytes(&self) -> u64 {
+        self.raw_bytes.map_or(self.bytes.len() as u64, u64::from)
+    }
+}
+
 impl<'a> From<&'a [u8]> for Payload<'a> {
     fn from(bytes: &'a [u8]) -> Self {
         Self { bytes, raw_bytes: None }
@@ -220,7 +227,9 @@ impl<F: Files> Log<F> {
             next,
             token: Box::default(),
             rows: messages.len() as u64,
-            raw_bytes: messages.iter().fold(0_u64, |sum, message| sum.saturating_add(raw_bytes(message))),
+            raw_bytes: messages
+                .iter()
+                .fold(0_u64, |sum, message| sum.saturating_add(message.message_bytes())),
             span_end_nanos_max: 0,
             first_sent_ms: None,
             routing_epoch: None,
@@ -357,9 +366,4 @@ impl<F: Files> Log<F> {
         let outcome = act(self);
         self.failure.keep(outcome)
     }
-}
-
-/// Bytes of a message before it was packed.
-fn raw_bytes(message: &Payload<'_>) -> u64 {
-    message.raw_bytes.map_or(message.bytes.len() as u64, u64::from)
 }

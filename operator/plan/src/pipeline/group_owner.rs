@@ -88,7 +88,7 @@ impl Start {
 
 /// Whether a status says that something must come first.
 fn is_waiting(status: &TracePipelineStatus) -> bool {
-    let of = |kind: &str| status.conditions.iter().find(|one| one.type_ == kind);
+    let of = |kind: &str| status.condition(kind);
     let is_stalled = of(condition::STALLED).is_some_and(|stalled| stalled.status == "True");
     let waits = of(condition::RECONCILING)
         .is_some_and(|reconciling| reconciling.status == "True" && reconciling.reason == reason::WAITING);

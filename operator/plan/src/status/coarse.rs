@@ -53,7 +53,7 @@ pub(super) fn rate(written: Option<i64>, now: f64) -> i64 {
     stays(written, now, is_same_rate)
 }
 
-/// A reason: the one that is written while only its measured numbers have moved, and none of them far.
+/// A reason. The written one stays while only its measured numbers have moved, each by little.
 pub(super) fn reason(written: &str, now: String) -> String {
     let is_same = is_same_reason(written, &now)
         || without_short_lag(written).is_some_and(|written| is_same_reason(&written, &now))

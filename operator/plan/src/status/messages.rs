@@ -93,8 +93,7 @@ pub(super) fn said_before(
     reasons: &[&'static str],
 ) -> Option<Verdict> {
     let has_gateways = observed.workload.as_ref().is_some_and(|workload| workload.wanted > 0);
-    let mut conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
-    let said = conditions.find(|one| one.type_ == kind).filter(|_| has_gateways)?;
+    let said = pipeline.status.as_ref()?.condition(kind).filter(|_| has_gateways)?;
     let reason = reasons.iter().copied().find(|reason| *reason == said.reason)?;
     let verdict = if said.status == "True" { Verdict::yes } else { Verdict::no };
     Some(verdict(reason, said.message.clone()))

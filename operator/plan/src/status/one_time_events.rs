@@ -53,8 +53,7 @@ fn refused_anew(
 
 fn replica_conflict(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<OneTimeEvent> {
     fn words(status: &TracePipelineStatus) -> Option<&String> {
-        let mut all = status.conditions.iter();
-        let limited = all.find(|condition| condition.type_ == condition::SCALING_LIMITED)?;
+        let limited = status.condition(condition::SCALING_LIMITED)?;
         (limited.reason == reason::SCALING_CONFLICT).then_some(&limited.message)
     }
     let words = words(after).filter(|now| words(before) != Some(now))?.clone();

@@ -130,8 +130,8 @@ fn of_logs(names: &Names, wanted: u32, (seen, observed): (&Standing, &Observed))
 /// An operator that starts needs samples of some minutes before it knows of such gateways. Until then, what an earlier one wrote into `Ready` holds.
 /// With this reason, it is of [`standing`], or it repeats `SinkReachable`, or is of the schema.
 fn said_before(pipeline: &TracePipeline) -> Option<&str> {
-    let conditions = &pipeline.status.as_ref()?.conditions;
-    let of = |kind: &str| conditions.iter().find(|one| one.type_ == kind);
+    let status = pipeline.status.as_ref()?;
+    let of = |kind: &str| status.condition(kind);
     let (ready, sink) = (of(condition::READY)?, of(condition::SINK_REACHABLE)?);
     let is_of_gateways = sink.status != "False" || sink.reason == reason::INSERTS_FAILING;
     let is_of_schema = of(condition::SCHEMA_READY).is_some_and(|schema| schema.status == "False");

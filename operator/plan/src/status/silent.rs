@@ -37,9 +37,8 @@ pub(super) fn unanswered(pipeline: &TracePipeline, observed: &Observed) -> Optio
 
 /// The former message, if one of these gateways was not asked yet. The operator does not know how that gateway is silent, so the message holds.
 fn said_before(pipeline: &TracePipeline, lasting: &[&SilentSeen]) -> Option<String> {
-    let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
-    let mut ready = conditions.filter(|one| one.type_ == condition::READY);
-    let before = ready.next().filter(|before| before.reason == reason::REPLICAS_NOT_READY)?;
+    let ready = pipeline.status.as_ref()?.condition(condition::READY)?;
+    let before = Some(ready).filter(|before| before.reason == reason::REPLICAS_NOT_READY)?;
     let is_named = |silent: &SilentSeen| {
         silent.how == Silence::NotAsked && before.message.contains(&begins(&silent.name))
     };

@@ -6,9 +6,8 @@ use sluice_crds::{TracePipeline, status::condition};
 
 /// The former message of `Ready`, if it has this reason and names a cause of such a gateway.
 pub(super) fn said_before(pipeline: &TracePipeline, observed: &Observed, reason: &str) -> Option<String> {
-    let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
-    let mut ready = conditions.filter(|one| one.type_ == condition::READY && one.status == "False");
-    let before = ready.next().filter(|before| before.reason == reason)?;
+    let ready = pipeline.status.as_ref()?.condition(condition::READY)?;
+    let before = Some(ready).filter(|before| before.status == "False" && before.reason == reason)?;
     let is_named = |pod: &PodSeen| is_unheard(pod) && before.message.contains(&format!("{}: ", pod.name));
     let pods = observed.workload.as_ref().map_or(&[][..], |workload| &workload.pods);
     pods.iter().any(is_named).then(|| before.message.clone())

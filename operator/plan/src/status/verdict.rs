@@ -220,13 +220,12 @@ pub(super) fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> 
         SinkSeen::Failing { all: false } => "some of the gateways",
         SinkSeen::Well => return None,
         SinkSeen::NotKnown => {
-            let conditions = pipeline.status.iter().flat_map(|status| &status.conditions);
-            let mut said = conditions.filter(|one| {
-                one.type_ == condition::SINK_REACHABLE && one.reason == reason::INSERTS_FAILING
-            });
-            let has_gateways = observed.workload.as_ref().is_some_and(|workload| workload.wanted > 0);
-            let said = said.next().filter(|_| has_gateways)?;
-            return Some(Verdict::no(reason::INSERTS_FAILING, &said.message));
+            return messages::said_before(
+                pipeline,
+                observed,
+                condition::SINK_REACHABLE,
+                &[reason::INSERTS_FAILING],
+            );
         }
     };
     let how = match &observed.insert_error {
@@ -427,7 +426,7 @@ mod tests {
             (Fixed, Some(&calm), "False", "Disabled"),
             (External, Some(&calm), "False", "External"),
             (Auto, None, "Unknown", "NotProbed"),
-            // Gateways on their way out are told of before anything was decided.
+            // Gateways that leave are reported before anything was decided.
             (Auto, Some(&ScalingStatus::default()), "Unknown", "NotProbed"),
             (Auto, Some(&calm), "True", "Active"),
             (Recommend, Some(&calm), "True", "Active"),

@@ -4,10 +4,9 @@ use crate::{
     connections::{by_reference, spec_of},
     observed, planned, sample, with,
 };
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Value, json};
-use sluice_crds::{RolloutState, RolloutStatus, TracePipeline, TracePipelineStatus};
-use sluice_plan::{Observed, ProvedSeen, WorkloadSeen, objects};
+use sluice_crds::TracePipeline;
+use sluice_plan::objects;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Partitions of the topics: more than 24 gateways with four each.
@@ -429,73 +428,4 @@ fn another_number_of_gateways_replaces_none_whoever_says_it() {
             assert_eq!(with_replicas(replicas), expected, "{scaling} {replicas}");
         }
     }
-}
-
-/// What is planned where the StatefulSet has the first of these revisions, and remembers or tells of the others.
-fn planned_beside(pipeline: &TracePipeline, partitions: u32, revisions: [Option<&str>; 3]) -> String {
-    let [live, proved, written] = revisions.map(|revision| revision.map(str::to_owned));
-    let proved = proved.map(|revision| ProvedSeen { revision, image: None, config_hash: None });
-    let workload = live.map(|live| WorkloadSeen { revision: Some(live), proved, ..WorkloadSeen::default() });
-    let mut pipeline = pipeline.clone();
-    pipeline.status = written.map(|revision| {
-        let rollout = RolloutStatus {
-            state: RolloutState::RolledBack,
-            revision,
-            proved: None,
-            since: Time(Timestamp::UNIX_EPOCH),
-            healthy_since: None,
-            message: String::new(),
-            failed_spec: None,
-            held_since: None,
-        };
-        TracePipelineStatus { rollout: Some(rollout), ..TracePipelineStatus::default() }
-    });
-    let seen = Observed { workload, ..observed(&pipeline, partitions) };
-    objects::revision(&planned(&pipeline, &seen))
-}
-
-#[test]
-fn more_partitions_replace_gateways_only_of_a_topic_that_had_few() {
-    for (before, now, kept) in
-        [(8, 16, true), (16, 64, true), (64, 256, true), (16, 8, true), (2, 4, false), (4, 64, false)]
-    {
-        for replicas in [0, 1, 4] {
-            let mut pipeline = with("/spec/replicas", json!(replicas));
-            let live = objects::revision(&planned(&pipeline, &observed(&pipeline, before)));
-            let found = planned_beside(&pipeline, now, [Some(&live), None, None]);
-            assert_eq!(found == live, kept, "{before} {now} {replicas}");
-            // An edit that replaces them anyway brings what is planned.
-            pipeline.spec.gateway.workers = Some(2);
-            let edited = planned_beside(&pipeline, now, [Some(&live), None, None]);
-            assert_eq!(
-                edited,
-                objects::revision(&planned(&pipeline, &observed(&pipeline, now))),
-                "{before} {now}"
-            );
-        }
-    }
-}
-
-#[test]
-fn an_edit_that_is_taken_back_finds_the_revision_that_was_there_before() {
-    let pipeline = with("/spec/replicas", json!(2));
-    let before = objects::revision(&planned(&pipeline, &observed(&pipeline, 16)));
-    let failed = {
-        let mut edited = pipeline.clone();
-        edited.spec.gateway.workers = Some(2);
-        objects::revision(&planned(&edited, &observed(&edited, 32)))
-    };
-    // Rolled back; while the canary is tried; with nothing but the StatefulSet; while that is made anew.
-    for known in [
-        [Some(&*before), Some(&*before), Some(&*failed)],
-        [Some(&failed), Some(&before), Some(&failed)],
-        [Some(&before), None, None],
-        [None, None, Some(&before)],
-    ] {
-        assert_eq!(planned_beside(&pipeline, 32, known), before, "{known:?}");
-    }
-    // What failed is not tried again for its number alone either.
-    let mut edited = pipeline;
-    edited.spec.gateway.workers = Some(2);
-    assert_eq!(planned_beside(&edited, 64, [Some(&before), Some(&before), Some(&failed)]), failed);
 }
