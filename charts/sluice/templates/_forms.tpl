@@ -42,6 +42,12 @@ path:
 label:
   is: '^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'
   words: the value of a label, which is up to 63 of a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends, such as team-a
+label key:
+  is: '^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'
+  words: a key of labels or annotations, which is up to 63 of a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends, behind a domain and '/' if there is one, such as example.com/team
+volume:
+  is: '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'
+  words: the name of a volume, which is 1 to 63 of a-z, 0-9 and '-', with a letter or digit at both ends, such as extra
 resource:
   is: '^(cpu|memory|ephemeral-storage|hugepages-[0-9A-Za-z]+|[-a-z0-9.]+/[-A-Za-z0-9._]+)$'
   words: a resource, which is cpu, memory, ephemeral-storage, or one such as example.com/gpu
@@ -111,15 +117,24 @@ selector:
 {{- range .Values.extraArgs -}}
 {{- $found = append $found (dict "at" "extraArgs" "is" . "form" "option") -}}
 {{- end -}}
+{{- range .Values.extraVolumes -}}
+{{- $found = append $found (dict "at" "extraVolumes.name" "is" .name "form" "volume") -}}
+{{- end -}}
 {{- range .Values.extraVolumeMounts -}}
 {{- $found = append $found (dict "at" "extraVolumeMounts.mountPath" "is" .mountPath "form" "path") -}}
 {{- end -}}
 {{- $labels := dict "commonLabels" .Values.commonLabels "podLabels" .Values.podLabels "serviceMonitor.labels" .Values.serviceMonitor.labels
   "gatewayPodMonitor.labels" .Values.gatewayPodMonitor.labels "prometheusRule.labels" .Values.prometheusRule.labels
-  "dashboards.labels" .Values.dashboards.labels -}}
+  "dashboards.labels" .Values.dashboards.labels "nodeSelector" .Values.nodeSelector -}}
 {{- range $at, $all := $labels -}}
 {{- range $key, $value := $all -}}
+{{- $found = append $found (dict "at" $at "is" $key "form" "label key") -}}
 {{- $found = append $found (dict "at" (printf "%s.%s" $at $key) "is" $value "form" "label") -}}
+{{- end -}}
+{{- end -}}
+{{- range $at, $all := dict "podAnnotations" .Values.podAnnotations "serviceAccount.annotations" .Values.serviceAccount.annotations -}}
+{{- range $key, $_ := $all -}}
+{{- $found = append $found (dict "at" $at "is" $key "form" "label key") -}}
 {{- end -}}
 {{- end -}}
 {{- range $of, $amounts := .Values.resources -}}
