@@ -205,7 +205,7 @@ fn wait_for_table(
             }
             Err(error) => {
                 let text = error.to_string();
-                status.waits_for_table(&text, error.is_missing_table());
+                status.waits_for_table(&text, error.reason());
                 if text != last {
                     tracing::warn!("not ready: {text}; checking again");
                     last = text;

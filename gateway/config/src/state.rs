@@ -134,8 +134,11 @@ pub struct GatewaySample {
     /// The last failure among `insert_failures`, which may be over. Default: none, or not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub insert_error: Option<InsertErrorState>,
-    /// Whether ClickHouse says that the table does not exist, while the gateway waits for it before it reads. Later, `insert_error` says so.
-    /// Default: not known.
+    /// Why the table cannot be used, while the gateway waits for it before it reads. Later, `insert_error` says so. It is a reason of the
+    /// conditions `SchemaReady` and `SinkReachable`, such as `DatabaseMissing` or `AuthFailed`. Default: it can be used, or it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table_error: Option<String>,
+    /// Whether `table_error` is `TableMissing`: operators before that field read this one, and gateways before it say only this. Default: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table_missing: Option<bool>,
     /// Whether sealed blocks have waited for ClickHouse for 2 s, in memory or on the queue volume. Default: not known.

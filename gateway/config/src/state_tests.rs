@@ -49,12 +49,14 @@ fn how_an_insert_failed_is_read_back_and_an_older_gateway_does_not_say_it() {
 }
 
 #[test]
-fn that_the_table_is_missing_is_read_back_and_an_older_gateway_does_not_say_it() {
-    let sample = GatewaySample { table_missing: Some(true), ..GatewaySample::default() };
+fn why_the_table_cannot_be_used_is_read_back_and_an_older_gateway_does_not_say_it() {
+    let table_error = Some("TableMissing".to_owned());
+    let sample = GatewaySample { table_error, table_missing: Some(true), ..GatewaySample::default() };
     let written = serde_json::to_value(&sample).unwrap();
-    assert_eq!(written["tableMissing"], true);
+    assert_eq!((&written["tableError"], &written["tableMissing"]), (&"TableMissing".into(), &true.into()));
     assert_eq!(serde_json::from_value::<GatewaySample>(written).unwrap(), sample);
-    assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().table_missing, None);
+    let older = serde_json::from_str::<GatewaySample>("{}").unwrap();
+    assert_eq!((older.table_error, older.table_missing), (None, None));
 }
 
 #[test]

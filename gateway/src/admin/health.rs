@@ -15,7 +15,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -31,6 +31,14 @@ const OUTSIDE_MAX: Duration = Duration::from_mins(2);
 /// Partitions that an answer names; the others are counted, in one reason more. The operator writes the same text into the pipeline's status.
 const STUCK_NAMED_MAX: usize = 8;
 
+/// Why rows cannot be written yet.
+pub(super) struct TableMisfit {
+    /// In words.
+    pub(super) why: String,
+    /// As a reason of the condition `SchemaReady`; `None` before the first look, and for a cause that has no such reason.
+    pub(super) reason: Option<&'static str>,
+}
+
 /// The state of the gateway that others may read.
 pub struct Status {
     pub(super) metrics: Arc<Metrics>,
@@ -41,11 +49,9 @@ pub struct Status {
     pub(super) may_hold_blocks: bool,
     pub(super) account: RowAccount,
     /// Why rows cannot be written yet; `None` once they can.
-    table_misfit: Mutex<Option<String>>,
+    table_misfit: Mutex<Option<TableMisfit>>,
     /// How often the table was looked at in vain.
     pub(super) table_failures: AtomicU64,
-    /// Whether ClickHouse said last that the table does not exist.
-    pub(super) table_missing: AtomicBool,
     pub(super) consumer: OnceLock<Arc<ConsumerStats>>,
     drain: Drain,
     pub(super) spool: OnceLock<Spool>,
@@ -83,15 +89,16 @@ impl Status {
     /// The state at the start.
     pub fn new(metrics: Arc<Metrics>, pool: Arc<Pool>, volume: Option<Volume>) -> Self {
         let may_hold_blocks = volume.as_ref().is_some_and(|volume| !volume.is_blank().unwrap_or(false));
+        let unchecked =
+            TableMisfit { why: "the gateway has not checked the table yet".to_owned(), reason: None };
         Self {
             metrics,
             pool,
             volume,
             may_hold_blocks,
             account: RowAccount::default(),
-            table_misfit: Mutex::new(Some("the gateway has not checked the table yet".to_owned())),
+            table_misfit: Mutex::new(Some(unchecked)),
             table_failures: AtomicU64::new(0),
-            table_missing: AtomicBool::new(false),
             consumer: OnceLock::new(),
             drain: Drain::default(),
             spool: OnceLock::new(),
@@ -135,15 +142,13 @@ impl Status {
 
     /// Records that the table fits.
     pub fn table_fits(&self) {
-        self.table_missing.store(false, Ordering::Relaxed);
         *self.table_misfit() = None;
     }
 
-    /// Records that the table is missing, does not fit, or could not be read; `is_missing` tells the first from the others.
-    pub fn waits_for_table(&self, why: &str, is_missing: bool) {
+    /// Records that the table is missing, does not fit, or could not be read. `reason` is that of the condition `SchemaReady`, if there is one.
+    pub fn waits_for_table(&self, why: &str, reason: Option<&'static str>) {
         self.table_failures.fetch_add(1, Ordering::Relaxed);
-        self.table_missing.store(is_missing, Ordering::Relaxed);
-        *self.table_misfit() = Some(format!("waits for the table: {why}"));
+        *self.table_misfit() = Some(TableMisfit { why: format!("waits for the table: {why}"), reason });
     }
 
     /// Why it takes no part in the group; empty while it does.
@@ -159,8 +164,8 @@ impl Status {
             let why = why.or(is_closed.then_some("the ports of OTLP are not open yet"));
             return why.map(str::to_owned).into_iter().collect();
         }
-        if let Some(why) = self.table_misfit().clone() {
-            return vec![why];
+        if let Some(misfit) = &*self.table_misfit() {
+            return vec![misfit.why.clone()];
         }
         let Some(stats) = self.consumer.get().filter(|stats| stats.joined.load(Ordering::Acquire)) else {
             let unconnected = self.consumer.get().and_then(|stats| stats.unconnected());
@@ -181,7 +186,7 @@ impl Status {
         Stuck::of(stats.still()).as_ref().map_or_else(Vec::new, Stuck::reasons)
     }
 
-    pub(super) fn table_misfit(&self) -> MutexGuard<'_, Option<String>> {
+    pub(super) fn table_misfit(&self) -> MutexGuard<'_, Option<TableMisfit>> {
         // Poisoning is harmless: the value is always complete.
         self.table_misfit.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -78,12 +78,19 @@ fn one_that_waits_for_its_table_says_why() {
     let (status, consumer) = status();
     consumer.joined.store(true, Ordering::Release);
     assert_eq!(status.ready().unwrap_err(), "the gateway has not checked the table yet");
-    status.waits_for_table("Table otel.otel_traces does not exist", true);
+    let said = || {
+        let sample = status.state().sample;
+        (sample.table_error, sample.table_missing)
+    };
+    status.waits_for_table("Table otel.otel_traces does not exist", Some("TableMissing"));
     assert_eq!(status.ready().unwrap_err(), "waits for the table: Table otel.otel_traces does not exist");
-    assert_eq!(status.state().sample.table_missing, Some(true));
-    status.waits_for_table("no server answers", false);
-    assert_eq!(status.state().sample.table_missing, None, "it may be there");
+    assert_eq!(said(), (Some("TableMissing".to_owned()), Some(true)));
+    status.waits_for_table("Database otel does not exist", Some("DatabaseMissing"));
+    assert_eq!(said(), (Some("DatabaseMissing".to_owned()), None));
+    status.waits_for_table("the table otel.otel_traces is a Null: it stores no rows", None);
+    assert_eq!(said(), (None, None));
     status.table_fits();
+    assert_eq!(said(), (None, None));
     assert_eq!(status.ready(), Ok(()));
 }
 
@@ -169,7 +176,7 @@ fn one_that_takes_requests_says_that_its_table_cannot_be_used() {
     let error = |status: &Status| status.state().sample.insert_error.and_then(|error| error.message);
     assert_eq!(error(&status), None, "it has not looked yet");
     for failures in 1..3 {
-        status.waits_for_table("Table otel.otel_traces does not exist", true);
+        status.waits_for_table("Table otel.otel_traces does not exist", Some("TableMissing"));
         assert_eq!(status.ready(), Ok(()), "clients get answers");
         let said = status.state().sample;
         assert_eq!((said.insert_failures, said.sink_behind), (failures, Some(true)));

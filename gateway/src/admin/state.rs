@@ -24,6 +24,9 @@ use std::{
     time::Instant,
 };
 
+/// The reason of a table that does not exist, which operators before `tableError` read as a flag.
+const TABLE_MISSING: &str = "TableMissing";
+
 impl Status {
     /// The state without the pod, which the server knows.
     pub(super) fn to_state(&self) -> GatewayState {
@@ -39,12 +42,14 @@ impl Status {
     fn sample(&self) -> GatewaySample {
         let consumer = self.consumer.get();
         let owned = consumer.map_or(0, |stats| stats.partitions_owned.load(Ordering::Relaxed));
+        let table_error = self.table_misfit().as_ref().and_then(|misfit| misfit.reason);
         let mut sample = GatewaySample {
             messages_lost: Some(consumer.map_or(0, |stats| stats.messages_lost.load(Ordering::Relaxed))),
             rows_in_flight: self.account.in_flight(),
             queue: self.queue(),
             resident_bytes: resident_bytes().and_then(count),
-            table_missing: self.table_missing.load(Ordering::Relaxed).then_some(true),
+            table_error: table_error.map(str::to_owned),
+            table_missing: (table_error == Some(TABLE_MISSING)).then_some(true),
             pool_free_bytes: u64::try_from(self.pool.free_bytes()).ok(),
             unconnected: consumer.and_then(|stats| self.unconnected(stats)),
             partitions_owned: count(owned),
@@ -73,8 +78,8 @@ impl Status {
         if failures == 0 {
             return;
         }
-        if let Some(why) = &*self.table_misfit() {
-            let message = Some(why.chars().take(INSERT_ERROR_CHARS_MAX).collect());
+        if let Some(misfit) = &*self.table_misfit() {
+            let message = Some(misfit.why.chars().take(INSERT_ERROR_CHARS_MAX).collect());
             let class = Class::RefreshSchema.label().to_owned();
             sample.insert_error = Some(InsertErrorState { class, code: None, message });
             sample.sink_behind = Some(true);
@@ -334,6 +339,7 @@ mod tests {
             pool_free_bytes: Some(status.pool.free_bytes() as u64),
             memory_limit_bytes: Some(192 << 20),
             unconnected: None,
+            table_error: None,
             table_missing: None,
             volume_full: None,
             partitions_owned: Some(0),

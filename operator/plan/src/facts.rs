@@ -4,7 +4,7 @@ use crate::{
     observed::{
         EdgeSeen, FullVolumeSeen, MessagesSeen, MissingTable, OpenTransaction, Partitions, ReconcileFailure,
         SchemaSeen, Secrets, ServersSeen, SilentSeen, StorageClassSeen, UnconnectedSeen, UnreadSeen,
-        VolumesSeen, WorkloadSeen,
+        UnusableTable, VolumesSeen, WorkloadSeen,
         inserts::{FailedInsert, SinkSeen},
     },
     pipeline::connections::Unresolved,
@@ -71,6 +71,8 @@ pub struct Observed {
     pub insert_error: Option<FailedInsert>,
     /// That a gateway of the newest revision misses the table; `None` while none does, and if it is unknown.
     pub missing_table: Option<MissingTable>,
+    /// That a gateway of the newest revision cannot use the table for another reason, and so does not begin to read.
+    pub unusable_table: Option<UnusableTable>,
     /// What scaling came to.
     pub scaling: ScalingSeen,
     /// A pipeline that has the same consumer group and came first ([`crate::pipeline::group_owner::group_owner`]).
@@ -94,13 +96,18 @@ pub struct Observed {
 impl Observed {
     /// Whether it is unknown if gateways miss the table: some have not been heard, or one whose inserts fail does not say how.
     pub fn is_missing_table_unknown(&self) -> bool {
-        let pods = self.workload.as_ref().map_or(&[][..], |workload| &workload.pods);
         let is_sink_unknown = match self.sink {
             SinkSeen::NotKnown => true,
             SinkSeen::Failing { .. } => self.insert_error.is_none(),
             SinkSeen::Well => false,
         };
-        is_sink_unknown || pods.iter().any(|pod| pod.is_unheard)
+        is_sink_unknown || self.has_unheard()
+    }
+
+    /// Whether it is unknown of a gateway why it is not ready.
+    pub(crate) fn has_unheard(&self) -> bool {
+        let pods = self.workload.as_ref().map_or(&[][..], |workload| &workload.pods);
+        pods.iter().any(|pod| pod.is_unheard)
     }
 }
 

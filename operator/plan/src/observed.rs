@@ -25,6 +25,7 @@ mod storage;
 mod termination;
 mod transactions;
 mod unconnected;
+mod unusable_table;
 mod volumes;
 mod workload;
 
@@ -50,5 +51,7 @@ pub use storage::StorageClassSeen;
 pub use termination::Termination;
 pub use transactions::{OPEN_SECONDS_MAX, OpenTransaction, OpenTransactions};
 pub use unconnected::{UNCONNECTED_SECONDS, UnconnectedSeen};
+pub(crate) use unusable_table::{GATEWAYS_WAIT, OF_SINK};
+pub use unusable_table::{UnusableTable, table_error};
 pub use volumes::{ClaimSeen, DrainJobSeen, DrainJobState, TemplateSeen, VolumesSeen};
 pub use workload::{FailedSeen, GoingSeen, PodSeen, ProvedSeen, WorkloadSeen};

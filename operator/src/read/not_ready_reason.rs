@@ -4,7 +4,7 @@
 //! forgotten once it is ready.
 
 use super::gateways::{Absence, Gateway, looks::Look};
-use sluice_plan::Moment;
+use sluice_plan::{Moment, drain::undrain::Says};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A gateway that has had a reason for this many milliseconds does not just start: it reads its table and joins its group within seconds.
@@ -24,8 +24,8 @@ enum Known {
     NoReason,
     /// It has not answered since the operator first asked it.
     Silence(String),
-    /// It takes no part, in its own words.
-    Reason(String),
+    /// It takes no part, in its own words; and why it cannot use the table, if it waits for that.
+    Reason(String, Option<&'static str>),
 }
 
 /// What the gateways of one pipeline said that are not ready.
@@ -41,6 +41,8 @@ pub struct ReasonMemory {
 pub struct NotReady {
     /// The reasons of those that have had one for a minute.
     pub reasons: BTreeMap<u32, String>,
+    /// Why those among them that wait for the table cannot use it, as reasons of conditions.
+    pub table_errors: BTreeMap<u32, &'static str>,
     /// Those that have not been ready for a minute, and whose reason the operator cannot know yet: it has not asked them, or got no answer for less
     /// than a minute.
     pub unheard: BTreeSet<u32>,
@@ -60,10 +62,14 @@ pub fn hear(memory: &mut ReasonMemory, look: Option<&Look>, gateways: &[Gateway]
     let mut found = NotReady::default();
     for gateway in absent {
         match memory.heard.get(gateway) {
-            Some(Heard { since, known: Known::Reason(words) | Known::Silence(words) }) if lasts(*since) => {
+            Some(Heard { since, known: Known::Reason(words, table_error) }) if lasts(*since) => {
+                found.reasons.insert(gateway.ordinal, words.clone());
+                found.table_errors.extend(table_error.map(|error| (gateway.ordinal, error)));
+            }
+            Some(Heard { since, known: Known::Silence(words) }) if lasts(*since) => {
                 found.reasons.insert(gateway.ordinal, words.clone());
             }
-            Some(Heard { known: Known::NoReason | Known::Reason(_), .. }) => {}
+            Some(Heard { known: Known::NoReason | Known::Reason(..), .. }) => {}
             Some(Heard { known: Known::Silence(_), .. }) | None => {
                 if gateway.unready_since.is_some_and(lasts) {
                     found.unheard.insert(gateway.ordinal);
@@ -82,16 +88,19 @@ fn note(memory: &mut ReasonMemory, look: &Look, absent: &[&Gateway]) {
         let heard = match (&said.absence, before) {
             (Absence::Because(words), before) => {
                 let since = match before {
-                    Some(Heard { since, known: Known::Reason(_) }) => since,
+                    Some(Heard { since, known: Known::Reason(..) }) => since,
                     Some(Heard { known: Known::NoReason, .. }) => look.at,
                     // Its first words: it may have had the reason for as long as it has not been ready.
                     Some(Heard { known: Known::Silence(_), .. }) | None => {
                         gateway.unready_since.map_or(look.at, |since| since.min(look.at))
                     }
                 };
-                Heard { since, known: Known::Reason(words.clone()) }
+                // One that drains says that, and not that it waits.
+                let waits = said.report.as_ref().ok().filter(|_| said.says != Says::Drains);
+                let table_error = waits.and_then(|report| report.table_error);
+                Heard { since, known: Known::Reason(words.clone(), table_error) }
             }
-            (Absence::Silent, Some(known @ Heard { known: Known::Reason(_) | Known::Silence(_), .. })) => {
+            (Absence::Silent, Some(known @ Heard { known: Known::Reason(..) | Known::Silence(_), .. })) => {
                 known
             }
             (Absence::Silent, Some(Heard { known: Known::NoReason, .. }) | None) => {
@@ -112,7 +121,6 @@ mod tests {
     use crate::read::gateways::{Error, looks::Said};
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
-    use sluice_plan::drain::undrain::Says;
     use std::time::Duration;
 
     /// Not ready since the first second of 1970.

@@ -95,12 +95,13 @@ pub async fn observe(
         let full = full_volumes::hear(&mut memory.full_volumes, look.as_deref(), &gateways);
         (report, not_ready, silent, full)
     });
-    let missing_table = missing_table::hear(look.as_deref(), &report, &not_ready, workload.as_ref());
+    let database = &pipeline.spec.sink.clickhouse.database;
+    let table = missing_table::hear(&report, &not_ready, (workload.as_ref(), database));
     if let Some(workload) = &mut workload {
         let now = Timestamp::now();
         workload.count_unready(now);
         let unmounted = |pod: &Pod| Some((pods::ordinal(pod)?, pods::unmounted(pod, now)?));
-        let NotReady { reasons, unheard } = not_ready;
+        let NotReady { reasons, unheard, .. } = not_ready;
         workload.told_by(&pods.iter().filter_map(unmounted).chain(reasons).collect(), &unheard);
     }
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
@@ -136,7 +137,8 @@ pub async fn observe(
         sink: report.sink,
         inserts_in_doubt: report.inserts_in_doubt,
         insert_error: report.insert_error,
-        missing_table,
+        missing_table: table.missing,
+        unusable_table: table.unusable,
         volumes,
         pods_refused,
         // What later steps find.

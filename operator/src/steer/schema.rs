@@ -42,7 +42,7 @@ pub async fn run_again(
     };
     let is_named = pipeline.status.as_ref().and_then(|status| status.schema_job.as_deref()) == Some(job);
     // If the database is missing, the server may be another one, and a table that is made there would take rows.
-    let missing = observed.missing_table.as_ref().filter(|missing| !missing.is_database_missing);
+    let missing = observed.missing_table.as_ref().filter(|missing| missing.database.is_none());
     let missing = missing.filter(|_| runs_as_planned);
     let is_unknown = observed.missing_table.is_none() && observed.is_missing_table_unknown();
     let (seen, is_news) = world.shared.memory.with(key, |memory| {

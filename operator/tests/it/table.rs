@@ -173,22 +173,51 @@ async fn no_job_runs_again_if_any_gateway_misses_the_database() {
     assert_eq!((bench.server.list("jobs"), told(&bench)), (jobs, Vec::new()));
 }
 
+/// The second gateway has started, is not ready, and says this of the table for which it waits.
+async fn waits(bench: &Bench, pods: &Pods, sample: Value) {
+    let pod = bench.server.get("pods/prod-gateway-1").unwrap();
+    let state = json!({"version": 1,
+        "pod": {"namespace": NAMESPACE, "name": "prod-gateway-1", "uid": pod["metadata"]["uid"]},
+        "readiness": {"ready": false, "reasons": ["waits for the table: it cannot be used"]},
+        "sample": sample, "remaining": {"blocks": 0, "damaged": false, "draining": false}});
+    pods.all[1].behaviour.lock().unwrap().strange = Some(state.to_string());
+    pods.is_unready(1);
+    bench.gateways_are_ready("prod", 1);
+    look(bench).await;
+}
+
+/// Only a missing table may be made: the others need a person.
+#[tokio::test]
+async fn what_keeps_a_gateway_from_its_table_at_the_start_is_a_condition_and_runs_no_job() {
+    for (error, sink, schema) in [
+        ("DatabaseMissing", "True Ok", "False DatabaseMissing"),
+        ("ColumnMismatch", "True Ok", "False ColumnMismatch"),
+        ("AuthFailed", "False AuthFailed", "True Ok"),
+        ("Unreachable", "False Unreachable", "True Ok"),
+    ] {
+        let (bench, pods) = running("CreateIfMissing").await;
+        let jobs = bench.server.list("jobs");
+        bench.server.take_events();
+        waits(&bench, &pods, json!({"tableError": error})).await;
+        let conditions = || ["SinkReachable", "SchemaReady"].map(|kind| bench.condition("prod", kind));
+        assert_eq!(conditions(), ["True Ok", "True Ok"], "it may just start");
+        for _ in 0..4 {
+            look(&bench).await;
+        }
+        assert_eq!(conditions(), [sink, schema]);
+        pods.falls_silent(1);
+        look(&bench).await;
+        assert_eq!(conditions(), [sink, schema], "it does not answer this look");
+        assert_eq!((bench.server.list("jobs"), told(&bench)), (jobs, Vec::new()));
+    }
+}
+
 /// Gateways that started while the table was missing wait for it, and are not ready.
 #[tokio::test]
 async fn gateways_that_wait_for_a_missing_table_have_the_schema_job_run_again() {
     let (bench, pods) = running("CreateIfMissing").await;
     bench.server.take_events();
-    let waits = |uid: &str| {
-        json!({"version": 1, "pod": {"namespace": NAMESPACE, "name": "prod-gateway-1", "uid": uid},
-            "readiness": {"ready": false, "reasons": ["waits for the table: it does not exist"]},
-            "sample": {"tableMissing": true}, "remaining": {"blocks": 0, "damaged": false, "draining": false}})
-    };
-    let pod = bench.server.get("pods/prod-gateway-1").unwrap();
-    let state = waits(pod["metadata"]["uid"].as_str().unwrap());
-    pods.all[1].behaviour.lock().unwrap().strange = Some(state.to_string());
-    pods.is_unready(1);
-    bench.gateways_are_ready("prod", 1);
-    look(&bench).await;
+    waits(&bench, &pods, json!({"tableMissing": true})).await;
     assert_eq!((bench.server.list("jobs").len(), told(&bench).len()), (1, 0), "it may just start");
     for _ in 0..2 {
         assert_eq!(bench.server.list("jobs").len(), 1);

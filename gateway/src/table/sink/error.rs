@@ -112,7 +112,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error in one word, for the reasons of the condition `SchemaReady`. `None` if the config is wrong.
+    /// The error in one word, for the reasons of the conditions `SchemaReady` and `SinkReachable`. `None` if the config is wrong.
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Probe(ProbeError::Unreachable { .. } | ProbeError::Foreign { .. }) => Some("Unreachable"),
@@ -139,11 +139,6 @@ impl Error {
             | Self::User(_)
             | Self::Target(_) => None,
         }
-    }
-
-    /// Whether a server has said that the table does not exist.
-    pub fn is_missing_table(&self) -> bool {
-        matches!(self, Self::Probe(ProbeError::UnknownTable { .. }))
     }
 
     /// Whether the table is not what rows need, as opposed to a missing answer.

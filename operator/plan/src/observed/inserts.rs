@@ -15,6 +15,8 @@
 //! is in doubt like that, the operator reads every 15 s, and two more reads make it certain. That takes at most 60 s: the first 30 s are the wait
 //! for the first read.
 
+use sluice_crds::status::reason;
+
 /// Looks in a row at which inserts failed and none came through, until they count as failing. Chosen: one may be a server that restarts.
 const LOOKS_FAILED: u8 = 2;
 
@@ -51,6 +53,8 @@ pub struct InsertError {
     pub code: Option<u32>,
     /// The text of the answer or of the connection; empty if it is not told.
     pub message: String,
+    /// Why the table cannot be used, as a reason of conditions, if the gateway waits for it before it reads.
+    pub table_error: Option<&'static str>,
 }
 
 /// Which gateway it was.
@@ -64,7 +68,7 @@ pub struct FailedInsert {
 impl InsertError {
     /// The same cause, whatever the text says of times and sizes: a condition keeps the first text of a cause.
     pub fn is_same_cause(&self, other: &Self) -> bool {
-        (&self.class, self.code) == (&other.class, other.code)
+        (&self.class, self.code, self.table_error) == (&other.class, other.code, other.table_error)
     }
 
     /// Whether the table cannot be used, as a gateway with `source.otlp` finds it before it reads its logs.
@@ -74,12 +78,12 @@ impl InsertError {
 
     /// Whether ClickHouse says that a table does not exist.
     pub fn is_table_missing(&self) -> bool {
-        self.code == Some(UNKNOWN_TABLE)
+        self.code == Some(UNKNOWN_TABLE) || self.table_error == Some(reason::TABLE_MISSING)
     }
 
     /// Whether ClickHouse says that the database does not exist.
     pub fn is_database_missing(&self) -> bool {
-        self.code == Some(UNKNOWN_DATABASE)
+        self.code == Some(UNKNOWN_DATABASE) || self.table_error == Some(reason::DATABASE_MISSING)
     }
 
     /// For people.
@@ -218,7 +222,12 @@ mod tests {
 
     #[test]
     fn how_an_insert_failed_is_said_with_what_is_known_of_it() {
-        let of = |code, message: &str| InsertError { class: "Halt".into(), code, message: message.into() };
+        let of = |code, message: &str| InsertError {
+            class: "Halt".into(),
+            code,
+            message: message.into(),
+            table_error: None,
+        };
         for (error, expected) in [
             (of(Some(516), "wrong password"), "ClickHouse answered with code 516: wrong password"),
             (
@@ -236,6 +245,8 @@ mod tests {
         assert_eq!(of_table.words(), "waits for the table: it does not exist");
         assert!(of(Some(252), "301 parts").is_same_cause(&of(Some(252), "302 parts")));
         assert!(!of(Some(252), "").is_same_cause(&of(None, "")));
+        let of_database = InsertError { table_error: Some(reason::DATABASE_MISSING), ..of_table.clone() };
+        assert!(of_database.is_database_missing() && !of_database.is_same_cause(&of_table));
     }
 
     #[test]

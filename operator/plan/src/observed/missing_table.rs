@@ -9,8 +9,8 @@ pub struct MissingTable {
     pub gateway: String,
     /// What it says.
     pub words: String,
-    /// Whether the database is missing, too.
-    pub is_database_missing: bool,
+    /// The name of the database, if it is missing, too.
+    pub database: Option<String>,
 }
 
 /// How the words about it begin, which tells them from those of a schema Job.
@@ -19,16 +19,17 @@ pub(crate) const GATEWAYS_MISS: &str = "gateways miss ";
 impl MissingTable {
     /// The reason in a condition.
     pub(crate) fn reason(&self) -> &'static str {
-        if self.is_database_missing { reason::DATABASE_MISSING } else { reason::TABLE_MISSING }
+        if self.database.is_some() { reason::DATABASE_MISSING } else { reason::TABLE_MISSING }
     }
 
     /// For people.
     pub fn message(&self) -> String {
-        let Self { gateway, words, is_database_missing } = self;
-        if *is_database_missing {
+        let Self { gateway, words, database } = self;
+        if let Some(database) = database {
             return format!(
-                "{GATEWAYS_MISS}the database: {gateway}: {words}; check that sink.clickhouse.endpoints lead to the right servers. The operator makes \
-                 no database on its own then: operator/ROLLOUTS.md has the commands that run the schema Job again"
+                "{GATEWAYS_MISS}the database {database:?}: {gateway}: {words}; check that sink.clickhouse.endpoints lead to the right servers. If they \
+                 do, create the database, or let the schema Job do it (schema.management: CreateIfMissing). The operator does not run that Job on its \
+                 own then: operator/ROLLOUTS.md has the commands"
             );
         }
         format!(

@@ -136,11 +136,8 @@ mod tests {
 
     #[test]
     fn the_job_is_due_and_the_table_is_not_as_it_must_be() {
-        let missing = MissingTable {
-            gateway: "a-gateway-0".into(),
-            words: "no table".into(),
-            is_database_missing: false,
-        };
+        let missing =
+            MissingTable { gateway: "a-gateway-0".into(), words: "no table".into(), database: None };
         let seen = outdated(&missing, Timestamp::UNIX_EPOCH);
         assert_eq!(SchemaStep::of(&seen, Some("job"), Some("job")), SchemaStep::RunAgain);
         assert_eq!(

@@ -5,8 +5,8 @@ use crate::{
     ground::words::plural,
     identity::secrets::mounted,
     observed::{
-        GATEWAYS_MISS, SchemaFailure, SchemaSeen, SourceFailure, TopicSeen, inserts::SinkSeen,
-        is_said_by_the_job,
+        GATEWAYS_MISS, GATEWAYS_WAIT, OF_SINK, SchemaFailure, SchemaSeen, SourceFailure, TopicSeen,
+        inserts::SinkSeen, is_said_by_the_job,
     },
     pipeline::{Intent, connections::where_it_stands, otlp_config::REPLICAS_OF_REQUESTS},
     scale::{Hold, Limit, Load},
@@ -136,9 +136,10 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
     if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, Side::Sink) {
         return Verdict::no(unusable.reason, unusable.message);
     }
-    if let Some(failing) =
-        inserts_failing(pipeline, observed).or_else(|| messages::rows_refused(pipeline, observed))
-    {
+    let failing = inserts_failing(pipeline, observed)
+        .or_else(|| messages::rows_refused(pipeline, observed))
+        .or_else(|| refused_at_start(pipeline, observed));
+    if let Some(failing) = failing {
         return failing;
     }
     match &observed.schema {
@@ -235,6 +236,17 @@ pub(super) fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> 
     Some(Verdict::no(reason::INSERTS_FAILING, format!("the inserts of {whose} fail, and none succeeds{how}")))
 }
 
+/// That a gateway does not begin to read, because ClickHouse does not answer it or refuses its user. An operator that has just started keeps the
+/// former condition until it has heard the gateways.
+fn refused_at_start(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
+    let Some(unusable) = &observed.unusable_table else {
+        let before = messages::said_before(pipeline, observed, condition::SINK_REACHABLE, &OF_SINK);
+        return before.filter(|said| observed.has_unheard() && said.begins(GATEWAYS_WAIT));
+    };
+    let failure = SchemaFailure { reason: unusable.reason, message: unusable.message() };
+    unusable.is_of_sink().then(|| Verdict::no(failure.reason, of_schema(pipeline, observed, &failure)))
+}
+
 /// Whether the table is as it must be.
 pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Verdict {
     match &observed.schema {
@@ -269,15 +281,21 @@ fn while_rows_are_written(failure: &SchemaFailure) -> String {
     )
 }
 
-/// That gateways miss the table which the schema Job has seen. An operator that has just started does not know what gateways say, and keeps the
-/// former condition until it does.
+/// That gateways miss the table which the schema Job has seen, or that it does not fit any more. An operator that has just started does not know
+/// what gateways say, and keeps the former condition until it does.
 fn missed_by_gateways(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
     if let Some(missing) = &observed.missing_table {
         return Some(Verdict::no(missing.reason(), missing.message()));
     }
-    let reasons = [reason::TABLE_MISSING, reason::DATABASE_MISSING];
+    if let Some(unusable) = observed.unusable_table.as_ref().filter(|unusable| !unusable.is_of_sink()) {
+        return Some(Verdict::no(unusable.reason, unusable.message()));
+    }
+    let reasons = [reason::TABLE_MISSING, reason::DATABASE_MISSING, reason::COLUMN_MISMATCH];
     let before = messages::said_before(pipeline, observed, condition::SCHEMA_READY, &reasons);
-    before.filter(|said| observed.is_missing_table_unknown() && said.begins(GATEWAYS_MISS))
+    before.filter(|said| {
+        let is_missing = said.begins(GATEWAYS_MISS) && observed.is_missing_table_unknown();
+        is_missing || (said.begins(GATEWAYS_WAIT) && observed.has_unheard())
+    })
 }
 
 /// Whether the number of gateways follows from what is seen. It is read off what the status says of scaling, which an operator

@@ -110,6 +110,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         inserts_in_doubt: false,
         insert_error: None,
         missing_table: None,
+        unusable_table: None,
         scaling: ScalingSeen::default(),
         group_owner: None,
         asks_for_group: false,

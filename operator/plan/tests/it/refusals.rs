@@ -6,15 +6,16 @@ use crate::{
     with, with_credentials,
 };
 use serde_json::json;
-use sluice_crds::{SecretUse, TracePipeline};
+use sluice_crds::{SecretUse, TracePipeline, TracePipelineStatus};
 use sluice_plan::{
     Observed, SchemaFailed, SchemaFailure, SchemaSeen, SecretSeen, SourceFailure, TopicSeen,
     observed::{
-        MissingTable,
+        MissingTable, UnusableTable,
         inserts::{FailedInsert, InsertError, SinkSeen},
     },
     plan,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
 fn secret() -> SecretSeen {
     SecretSeen::Present { version: "1".into(), object: "1".into() }
@@ -122,13 +123,62 @@ fn a_table_that_differed_and_was_dropped_since_is_said_to_be_missing_until_inser
     };
     assert_eq!(reason(&pipeline, &well), "SchemaDiffers");
     let (gateway, words) = ("a-gateway-0".into(), "no such table".into());
-    let missing_table = Some(MissingTable { gateway, words, is_database_missing: false });
+    let missing_table = Some(MissingTable { gateway, words, database: None });
     let failing = Observed { sink: SinkSeen::Failing { all: true }, ..well.clone() };
     let missed = Observed { missing_table, ..failing.clone() };
     assert_eq!(reason(&pipeline, &missed), "TableMissing");
     pipeline.status = Some(said(&pipeline, &missed));
     assert_eq!(reason(&pipeline, &failing), "TableMissing", "the gateway that said so did not answer");
     assert_eq!(reason(&pipeline, &well), "SchemaDiffers");
+}
+
+/// The schema Job has reached ClickHouse, maybe long ago or from another node.
+#[test]
+fn what_keeps_a_gateway_from_its_table_at_the_start_is_said_with_what_helps() {
+    let [well, _] = both(SecretUse::ClickHouseUser);
+    let mut pipeline = with_credentials();
+    let waits = |reason: &'static str, words: &str| {
+        let gateway = "demo-gateway-1".to_owned();
+        let unusable_table = Some(UnusableTable { gateway, reason, words: words.to_owned() });
+        Observed { unusable_table, ..well.clone() }
+    };
+    let words = "waits for the table: describing otel.t at http://c:8123: refused (code 516): no such user";
+    let refused = said(&pipeline, &waits("AuthFailed", words));
+    let sink = condition(&refused, "SinkReachable");
+    assert_eq!((sink.status.as_str(), sink.reason.as_str()), ("False", "AuthFailed"));
+    let expected =
+        format!("gateways do not begin to read: demo-gateway-1: {words}; the credentials are those");
+    assert!(sink.message.starts_with(&expected), "{}", sink.message);
+    assert_eq!(condition(&refused, "SchemaReady").reason, "Ok");
+    let misfit = said(&pipeline, &waits("ColumnMismatch", "the column SpanId is missing"));
+    let reasons = |status: &TracePipelineStatus| {
+        ["SinkReachable", "SchemaReady"].map(|kind| condition(status, kind).reason.clone())
+    };
+    assert_eq!(reasons(&misfit), ["Ok", "ColumnMismatch"]);
+
+    let unheard = serde_json::from_value(json!({"metadata": {"name": "demo-gateway-1"}})).unwrap();
+    let (_, mut unheard) = running(&json!({"readyReplicas": 2}), &[unheard]);
+    unheard.workload.as_mut().unwrap().told_by(&BTreeMap::new(), &BTreeSet::from([1]));
+    unheard.secrets = well.secrets.clone();
+    for status in [refused, misfit] {
+        pipeline.status = Some(status.clone());
+        assert_eq!(reasons(&said(&pipeline, &unheard)), reasons(&status), "a new operator knows less");
+        assert_eq!(reasons(&said(&pipeline, &well)), ["Ok", "Ok"]);
+    }
+}
+
+/// The message names the database, and a server at which it is missing.
+#[test]
+fn a_database_that_a_gateway_misses_is_said_with_its_name_and_what_helps() {
+    let (pipeline, well) = running(&json!({}), &[]);
+    let (gateway, words) = ("demo-gateway-1".into(), "at http://c:8123: the database does not exist".into());
+    let missing_table = Some(MissingTable { gateway, words, database: Some("otel".into()) });
+    let status = said(&pipeline, &Observed { missing_table, ..well });
+    let schema = condition(&status, "SchemaReady");
+    assert_eq!(schema.reason, "DatabaseMissing");
+    for part in ["the database \"otel\"", "http://c:8123", "create the database", "schema.management"] {
+        assert!(schema.message.contains(part), "{}", schema.message);
+    }
 }
 
 /// A gateway with such a property would not start: the plan refuses it while the others run on.
@@ -154,8 +204,12 @@ fn properties_that_librdkafka_refuses_are_violations_with_their_names() {
 #[test]
 fn inserts_that_fail_are_said_with_the_answer_if_a_gateway_tells_it() {
     let (pipeline, well) = running(&json!({}), &[]);
-    let error =
-        InsertError { class: "Halt".into(), code: Some(497), message: "not enough privileges".into() };
+    let error = InsertError {
+        class: "Halt".into(),
+        code: Some(497),
+        message: "not enough privileges".into(),
+        table_error: None,
+    };
     for (insert_error, words) in [
         (
             Some(FailedInsert { ordinal: 0, error }),

@@ -1,9 +1,12 @@
 //! What one gateway says of itself for people: the guarantee that holds, what rows survive, and what waits on its queue volume. None of it is
 //! needed for a decision, so a gateway that does not say it is not asked in vain.
 
-use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus, status_word};
+use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus, status::reason, status_word};
 use sluice_gateway_config::{DeliveryState, GatewaySample, INSERT_ERROR_CHARS_MAX};
-use sluice_plan::observed::inserts::{InsertError, Inserts};
+use sluice_plan::observed::{
+    self,
+    inserts::{InsertError, Inserts},
+};
 
 /// What rows survive, the least first. A word that is not among them is less than all.
 const DURABILITIES: [&str; 4] = ["Unknown", "Process", "Fsync", "Quorum"];
@@ -56,7 +59,16 @@ pub fn insert_error(sample: &GatewaySample) -> Option<InsertError> {
     // It goes into a condition, on one line.
     let message: String = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let message: String = message.chars().take(INSERT_ERROR_CHARS_MAX).collect();
-    Some(InsertError { class: word(&said.class)?, code: said.code, message })
+    let table_error = table_error(sample);
+    Some(InsertError { class: word(&said.class)?, code: said.code, message, table_error })
+}
+
+/// Why it cannot use the table, while it waits for it before it reads. Older gateways say only that the table is missing.
+pub fn table_error(sample: &GatewaySample) -> Option<&'static str> {
+    match &sample.table_error {
+        Some(said) => observed::table_error(said),
+        None => (sample.table_missing == Some(true)).then_some(reason::TABLE_MISSING),
+    }
 }
 
 /// What holds for all of those that said something. The queue's numbers are sums; a guarantee, and that nothing is queued, is known once
@@ -157,12 +169,30 @@ mod tests {
             };
             insert_error(&GatewaySample { insert_error: Some(said), ..GatewaySample::default() })
         };
-        let expected = InsertError { class: "Halt".into(), code: Some(516), message: "no such user".into() };
+        let (class, message) = ("Halt".into(), "no such user".into());
+        let expected = InsertError { class, code: Some(516), message, table_error: None };
         assert_eq!(of("halt", Some("no such\n  user\n")), Some(expected));
         assert_eq!(of("halt", None).unwrap().message, "");
         assert_eq!(of("no word!", None), None);
         assert_eq!(of("halt", Some(&"x".repeat(9_000))).unwrap().message.len(), INSERT_ERROR_CHARS_MAX);
         assert_eq!(insert_error(&exported()), None, "an older gateway");
+    }
+
+    #[test]
+    fn why_the_table_cannot_be_used_is_one_of_the_known_reasons() {
+        let of = |error: Option<&str>, table_missing| {
+            let table_error = error.map(str::to_owned);
+            super::table_error(&GatewaySample { table_error, table_missing, ..GatewaySample::default() })
+        };
+        for (error, missing, expected) in [
+            (Some("DatabaseMissing"), None, Some("DatabaseMissing")),
+            (Some("AuthFailed"), None, Some("AuthFailed")),
+            (Some("OfTheFuture"), None, None),
+            (None, Some(true), Some("TableMissing")),
+            (None, None, None),
+        ] {
+            assert_eq!(of(error, missing), expected, "{error:?}");
+        }
     }
 
     #[test]

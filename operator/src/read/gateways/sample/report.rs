@@ -28,8 +28,8 @@ pub struct Report {
     pub inserts: Option<Inserts>,
     /// How its last insert failed, if one did.
     pub insert_error: Option<InsertError>,
-    /// Whether it waits for a table that does not exist.
-    pub is_table_missing: bool,
+    /// Why the table cannot be used, as a reason of conditions, while it waits for it.
+    pub table_error: Option<&'static str>,
     /// What it has counted of messages.
     pub messages: Option<MessagesSeen>,
     /// Open transactions that keep it from reading partitions.
@@ -51,7 +51,7 @@ impl Report {
             messages_lost: delivery::messages_lost(sample),
             inserts: delivery::inserts(sample),
             insert_error: delivery::insert_error(sample),
-            is_table_missing: sample.table_missing == Some(true),
+            table_error: delivery::table_error(sample),
             messages: messages::read(sample),
             open_transactions: transactions::read(sample),
             unconnected: brokers::unconnected(sample),
