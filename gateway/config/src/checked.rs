@@ -3,7 +3,7 @@
 mod clickhouse;
 mod kafka;
 
-pub use clickhouse::each_once;
+pub use clickhouse::{each_once, left_out};
 
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
@@ -389,6 +389,7 @@ mod tests {
         from_yaml(&apart).unwrap().check().unwrap();
         let listed = ["http://a:1", "http://A:1/", "http://b:1", "http://a:1"].map(str::to_owned);
         assert_eq!(each_once(&listed), ["http://a:1", "http://b:1"]);
+        assert_eq!(left_out(&listed), [("http://a:1", "http://A:1/"), ("http://a:1", "http://a:1")]);
     }
 
     #[test]

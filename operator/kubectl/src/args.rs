@@ -126,7 +126,7 @@ pub struct PlanArgs {
     #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub partitions: u32,
 
-    /// Print one JSON object: replicas, partitions, derived, advice and objects; or violations
+    /// Print one JSON object: replicas, partitions, derived, advice, warnings and objects; or violations
     #[arg(long)]
     pub json: bool,
 

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use sluice_crds::{Derived, TracePipeline};
 use sluice_plan::{
     Advice, Defaults, Observed, Plan, Planned, SchemaSeen, SecretSeen, Server, TopicSeen, Violations, advice,
-    build, derived, plan, pod_monitor,
+    build, derived, endpoints_left_out, plan, pod_monitor,
 };
 use std::{
     fmt::Write as _,
@@ -55,6 +55,8 @@ pub struct Outline {
     pub derived: Derived,
     /// Advised settings of ClickHouse.
     pub advice: Advice,
+    /// What the plan leaves out of the spec.
+    pub warnings: Vec<String>,
     /// Every object, in the order in which they are applied.
     pub objects: Vec<Value>,
 }
@@ -126,7 +128,9 @@ pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Violations> {
     };
     let facts = Observed { unresolved, ..observed(&pipeline, assumed.partitions) };
     match plan(&pipeline, &facts, &defaults) {
-        Ok(Planned::Ready(plan)) if found.is_empty() => return Ok(Outline::of(&plan, assumed)),
+        Ok(Planned::Ready(plan)) if found.is_empty() => {
+            return Ok(Outline::of(&plan, endpoints_left_out(&pipeline.spec), assumed));
+        }
         Ok(Planned::Ready(_)) => {}
         // What is missing was said with its field.
         Ok(Planned::Waiting(_)) if !found.is_empty() => {}
@@ -137,13 +141,14 @@ pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Violations> {
 }
 
 impl Outline {
-    fn of(plan: &Plan, assumed: &Assumed) -> Self {
+    fn of(plan: &Plan, warnings: Vec<String>, assumed: &Assumed) -> Self {
         let monitor = pod_monitor(plan).map(|monitor| json!(monitor));
         Self {
             replicas: plan.replicas(),
             partitions: plan.partitions(),
             derived: derived(plan),
             advice: advice(plan, assumed.server),
+            warnings,
             objects: build(plan).parts().documents().into_iter().chain(monitor).collect(),
         }
     }
@@ -163,6 +168,10 @@ impl Outline {
         let unknown = || "about half of the server's cores (see --clickhouse-cores)".to_owned();
         let unsized_bytes = || "memory / (3 x max_insert_threads) (see --clickhouse-memory)".to_owned();
         let mut text = String::new();
+        for warning in &self.warnings {
+            // Writing to a String cannot fail.
+            writeln!(text, "# warning: {warning}").ok();
+        }
         for (name, value) in [
             ("gateways", self.replicas.to_string()),
             ("partitions", self.partitions.to_string()),
@@ -184,7 +193,6 @@ impl Outline {
                 self.advice.min_insert_block_size_bytes.map_or_else(unsized_bytes, |n| n.to_string()),
             ),
         ] {
-            // Writing to a String cannot fail.
             writeln!(text, "{}", format!("# {name:<30} {value}").trim_end()).ok();
         }
         for words in derived.advice.iter().flat_map(|advice| advice.split("; ")) {
@@ -378,6 +386,30 @@ mod tests {
             "# the servers should accept ",
         ] {
             assert!(comment.contains(line), "{comment}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_in_two_spellings_is_a_warning_with_both_and_with_the_one_that_is_used() {
+        assert_eq!(outline(SAMPLES[0], &assumed(12)).unwrap().warnings, Vec::<String>::new());
+        let from = "endpoints: [\"http://clickhouse.sluice-stack.svc.cluster.local:8123\"]";
+        assert!(SAMPLES[0].contains(from));
+        for (to, field) in [
+            ("endpoints: [http://a:8123, http://b:8123, http://A:8123/]", "endpoints"),
+            (
+                "shards: [{endpoints: [http://b:8123]}, {endpoints: [http://a:8123, http://A:8123/]}]",
+                "shards[1].endpoints",
+            ),
+        ] {
+            let outline = outline(&SAMPLES[0].replace(from, to), &assumed(12)).unwrap();
+            let warning = format!(
+                "spec.sink.clickhouse.{field}: \"http://a:8123\" and \"http://A:8123/\" are one address: gateways use \"http://a:8123\" and \
+                 leave out \"http://A:8123/\"; list each server once"
+            );
+            assert_eq!(outline.warnings, [warning.clone()]);
+            assert_eq!(outline.comment().lines().next(), Some(format!("# warning: {warning}").as_str()));
+            let config = outline.objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
+            assert!(!config.to_string().contains("A:8123"), "{config}");
         }
     }
 

@@ -61,6 +61,7 @@ pub use pipeline::{
     Intent,
     connections::{ConnectionSeen, Unresolved, references, resolved},
     group_owner::{asks_first, group_of, group_owner},
+    left_out::endpoints_left_out,
     policy::REPLICAS_MAX,
     responsible::{Responsible, Turn, Wait as OperatorWait},
 };

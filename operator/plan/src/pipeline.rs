@@ -6,6 +6,7 @@ pub mod edge_config;
 pub mod gateway_config;
 pub mod group_owner;
 mod intent;
+pub mod left_out;
 mod logins;
 pub mod network_peers;
 pub mod otlp_config;

@@ -95,7 +95,7 @@ pub async fn observe(
         let full = full_volumes::hear(&mut memory.full_volumes, look.as_deref(), &gateways);
         (report, not_ready, silent, full)
     });
-    let database = &pipeline.spec.sink.clickhouse.database;
+    let database = pipeline.spec.sink.clickhouse.database.as_str();
     let table = missing_table::hear(&report, &not_ready, (workload.as_ref(), database));
     if let Some(workload) = &mut workload {
         let now = Timestamp::now();

@@ -4,7 +4,7 @@ use super::{in_range, is_host_and_port};
 use crate::{
     ByteSize, Duration, durability, gateway_config::ClickHouse, insert_settings, violation::Violations,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 /// Maximum number of shards. Chosen: each has its own inserts, whose memory is reserved at the start.
 const SHARDS_MAX: usize = 64;
@@ -61,6 +61,20 @@ fn check_endpoints(clickhouse: &ClickHouse, found: &mut Violations) {
 pub fn each_once(endpoints: &[String]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     endpoints.iter().filter(|endpoint| seen.insert(address(endpoint))).cloned().collect()
+}
+
+/// The endpoints that [`each_once`] leaves out, each behind the one that it keeps.
+pub fn left_out(endpoints: &[String]) -> Vec<(&str, &str)> {
+    let (mut kept, mut left_out) = (BTreeMap::<String, &str>::new(), Vec::new());
+    for endpoint in endpoints {
+        match kept.entry(address(endpoint)) {
+            Entry::Occupied(kept) => left_out.push((*kept.get(), endpoint.as_str())),
+            Entry::Vacant(entry) => {
+                entry.insert(endpoint);
+            }
+        }
+    }
+    left_out
 }
 
 /// What an endpoint connects to, however that is spelt: the name of a host has no case, and a slash at the end is no path.
