@@ -6,7 +6,7 @@ use crate::{
     world::{
         World,
         api_error::{ErrorClass, described},
-        cache::{NOT_AWAITED, Pipeline},
+        cache::Pipeline,
         error::Error,
         events::shortened,
         memory::Key,
@@ -98,10 +98,9 @@ fn as_told(error: &Error, stays: bool) -> ReconcileFailure {
 /// What the status reports of watches that the API server refuses; `None` if it refuses none that a pipeline needs. Copies of objects, also
 /// of Secrets, then stay as they were, so that no pipeline is said to be well.
 pub fn of_watches(watches: &WatchState) -> Option<ReconcileFailure> {
-    let refused = watches.refused(WATCH_REFUSED, Instant::now());
-    let mut refused = refused.into_iter().filter(|(kind, _)| !NOT_AWAITED.contains(&kind.as_str()));
+    let mut refused = watches.refused(WATCH_REFUSED, Instant::now()).into_iter();
     let (kind, answer) = refused.next()?;
-    let others = match refused.count() {
+    let others = match refused.len() {
         0 => String::new(),
         others => format!(" and {}", plural(others, "other kind")),
     };

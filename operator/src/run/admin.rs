@@ -5,7 +5,7 @@
 
 use crate::{
     watch::{Scope, state::WatchState},
-    world::{cache::NOT_AWAITED, metrics::Metrics},
+    world::metrics::Metrics,
 };
 use bytes::Bytes;
 use http_body_util::Full;
@@ -79,9 +79,7 @@ impl Readiness {
     fn unlisted(&self) -> String {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         let unlisted = watches.iter().flat_map(|(scope, state)| {
-            let awaited =
-                state.unlisted().into_iter().filter(|(kind, _)| !NOT_AWAITED.contains(&kind.as_str()));
-            awaited.map(move |(kind, why)| (scope, kind, why))
+            state.unlisted().into_iter().map(move |(kind, why)| (scope, kind, why))
         });
         let mut unlisted: Vec<_> = unlisted.collect();
         unlisted.sort_by_key(|(_, _, why)| why.is_none());

@@ -25,6 +25,9 @@ const SAY_AGAIN_SECONDS: u64 = 60;
 /// Characters that are kept of the server's answer. A refusal names the operator's account, the resource and the namespace, which is 200 to 250.
 const ANSWER_CHARS_MAX: usize = 300;
 
+/// Kinds that [`Cache::ready`](crate::world::cache::Cache::ready) does not wait for: an older installation lacks their CRD or the right to list them.
+const NOT_AWAITED: [&str; 3] = ["TraceConnection", "Deployment", "HorizontalPodAutoscaler"];
+
 /// The state of the watches of one scope, by kind of object.
 #[derive(Debug)]
 pub struct WatchState {
@@ -154,20 +157,21 @@ impl WatchState {
         self.works(kind);
     }
 
-    /// The kinds that were never listed, each with why its watch fails; `None` while it does not.
+    /// The awaited kinds that were never listed, each with why its watch fails; `None` while it does not.
     pub fn unlisted(&self) -> Vec<(String, Option<String>)> {
         let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let unlisted = kinds.iter().filter(|(_, state)| !state.has_listed);
+        let unlisted = kinds.iter().filter(|(kind, state)| is_awaited(kind) && !state.has_listed);
         let why = |state: &KindState| state.failing.as_ref().map(|failing| failing.words.clone());
         unlisted.map(|(kind, state)| (kind.clone(), why(state))).collect()
     }
 
-    /// The kinds whose watch the API server has refused for at least `wait`, each with its answer.
+    /// The awaited kinds whose watch the API server has refused for at least `wait`, each with its answer.
     pub fn refused(&self, wait: Duration, now: Instant) -> Vec<(String, String)> {
         let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let failing = kinds.iter().filter_map(|(kind, state)| Some((kind, state.failing.as_ref()?)));
-        let refused = failing.filter(|(_, failing)| {
-            failing.is_refused() && now.saturating_duration_since(failing.since) >= wait
+        let refused = failing.filter(|(kind, failing)| {
+            let lasts = now.saturating_duration_since(failing.since) >= wait;
+            is_awaited(kind) && failing.is_refused() && lasts
         });
         refused.map(|(kind, failing)| (kind.clone(), failing.words.clone())).collect()
     }
@@ -210,6 +214,11 @@ impl WatchState {
         let is_well = |state: &KindState| state.failing.is_none();
         if failed && kinds.values().all(is_well) { Change::Works } else { Change::None }
     }
+}
+
+/// Whether the operator reconciles nothing before this kind is listed.
+fn is_awaited(kind: &str) -> bool {
+    !NOT_AWAITED.contains(&kind)
 }
 
 /// Sets a value. Returns whether it changed.
@@ -361,6 +370,8 @@ mod tests {
         assert_eq!(refused(60), 0, "the server may come back");
         fails(60, Failure::Refused(403));
         fails(70, Failure::Refused(403));
+        let refusal = (Failure::Refused(403), "deployments is forbidden".into());
+        state.note_failure("Deployment", refusal, at(60));
         assert_eq!((refused(74), refused(75)), (0, 1));
         assert_eq!(state.refused(wait, at(75)), [("Secret".to_owned(), "secrets is forbidden".to_owned())]);
         state.works("Secret");
@@ -371,7 +382,8 @@ mod tests {
     fn what_was_never_listed_is_known_with_why() {
         let state = state();
         state.begins("Pod");
-        assert_eq!(state.unlisted(), [("Pod".to_owned(), None)]);
+        state.begins("TraceConnection");
+        assert_eq!(state.unlisted(), [("Pod".to_owned(), None)], "an older installation has no connections");
         let refusal = Status { code: 403, ..Status::failure("pods is forbidden", "Forbidden") };
         state.failed("Pod", &watcher::Error::InitialListFailed(kube::Error::Api(Box::new(refusal))));
         assert_eq!(state.unlisted(), [("Pod".to_owned(), Some("pods is forbidden (status 403)".to_owned()))]);

@@ -29,9 +29,6 @@ use std::{
 /// A `TracePipeline` that may be unreadable. An unreadable one must not stop the others.
 pub type Pipeline = DeserializeGuard<TracePipeline>;
 
-/// Kinds that [`Cache::ready`] does not wait for.
-pub const NOT_AWAITED: [&str; 3] = ["TraceConnection", "Deployment", "HorizontalPodAutoscaler"];
-
 /// Copies of all objects of one scope.
 #[derive(Clone)]
 pub struct Cache {
