@@ -27,6 +27,7 @@ pub use status::{
     TracePipelineStatus, VolumesStatus, status_word,
 };
 pub use status::{ReplacementStatus, RolloutState, RolloutStatus};
+pub use texts::OBJECT_NAME_FORM;
 pub use trace_connection::{
     ClickHouseConnection, ConnectionRef, KafkaConnection, TraceConnection, TraceConnectionSpec,
     TraceConnectionStatus,

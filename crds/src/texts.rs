@@ -10,13 +10,15 @@ pub(crate) fn form(pattern: &str, message: &str) -> Rule {
     Rule::new(format!("self.matches('{pattern}')")).message(message)
 }
 
+/// The form of the name of an object, in words.
+pub const OBJECT_NAME_FORM: &str =
+    "a-z, 0-9, '-' and '.', with a letter or digit at both ends and beside each '.'";
+
 /// The name of an object, by Kubernetes' own rules. `what` names the field and the kind.
 pub(crate) fn object_name(what: &str, example: &str) -> Rule {
     form(
         "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
-        &format!(
-            "{what}: a-z, 0-9, '-' and '.', with a letter or digit at both ends and beside each '.', such as {example}"
-        ),
+        &format!("{what}: {OBJECT_NAME_FORM}, such as {example}"),
     )
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sluice_plan::{
     Violations,
-    labels::{is_domain, is_key, is_namespace, is_value, not_key, not_value},
+    labels::{is_domain, is_key, is_namespace, is_value, not_domain, not_key, not_namespace, not_value},
 };
 
 /// Where the name stands.
@@ -13,12 +13,10 @@ pub(super) const NAME: &str = "metadata.name";
 pub(super) fn check(metadata: &Value, found: &mut Violations) {
     let name = metadata["name"].as_str().filter(|name| !is_domain(name));
     if let Some(name) = name.filter(|_| !found.iter().any(|one| one.path == NAME)) {
-        let form = "at most 253 of a-z, 0-9, '-' and '.', with a letter or digit at both ends and beside each '.', such as main";
-        found.add(NAME, format!("{name:?} is not the name of an object: {form}"));
+        found.add(NAME, not_domain(name));
     }
     if let Some(name) = metadata["namespace"].as_str().filter(|name| !is_namespace(name)) {
-        let form = "at most 63 of a-z, 0-9 and '-', with a letter or digit at both ends, such as tracing";
-        found.add("metadata.namespace", format!("{name:?} is not the name of a namespace: {form}"));
+        found.add("metadata.namespace", not_namespace(name));
     }
     check_map(metadata, "labels", is_value, found);
     check_map(metadata, "annotations", |_| true, found);

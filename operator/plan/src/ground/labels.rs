@@ -1,5 +1,7 @@
 //! How Kubernetes spells the keys and values of labels, and the names of objects. Keys of annotations are spelt as those of labels.
 
+use sluice_crds::OBJECT_NAME_FORM;
+
 /// Characters of a domain: the prefix of a key, or the name of an object.
 const DOMAIN_CHARS_MAX: usize = 253;
 /// Characters of a key without its prefix, of a label's value, and of a namespace.
@@ -53,9 +55,23 @@ pub fn is_domain(text: &str) -> bool {
     text.len() <= DOMAIN_CHARS_MAX && text.split('.').all(is_part)
 }
 
+/// What is said of the name of an object that is none.
+pub fn not_domain(name: &str) -> String {
+    format!(
+        "{name:?} is not the name of an object: at most {DOMAIN_CHARS_MAX} of {OBJECT_NAME_FORM}, such as main"
+    )
+}
+
 /// Whether it is the name of a namespace.
 pub fn is_namespace(text: &str) -> bool {
     text.len() <= NAME_CHARS_MAX && !text.contains('.') && is_domain(text)
+}
+
+/// What is said of the name of a namespace that is none.
+pub fn not_namespace(name: &str) -> String {
+    format!(
+        "{name:?} is not the name of a namespace: at most {NAME_CHARS_MAX} of a-z, 0-9 and '-', with a letter or digit at both ends, such as tracing"
+    )
 }
 
 #[cfg(test)]
