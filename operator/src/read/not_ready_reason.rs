@@ -3,8 +3,11 @@
 //! hears it. How long a gateway has not answered, only this operator knows, and counts for itself. A few words for each gateway that is not ready,
 //! forgotten once it is ready.
 
-use super::gateways::{Absence, Gateway, looks::Look};
-use sluice_plan::{Moment, drain::undrain::Says};
+use super::gateways::{
+    Absence, Gateway,
+    looks::{Look, Said},
+};
+use sluice_plan::{Moment, drain::undrain::Says, observed::inserts::InsertError};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A gateway that has had a reason for this many milliseconds does not just start: it reads its table and joins its group within seconds.
@@ -95,10 +98,7 @@ fn note(memory: &mut ReasonMemory, look: &Look, absent: &[&Gateway]) {
                         gateway.unready_since.map_or(look.at, |since| since.min(look.at))
                     }
                 };
-                // One that drains says that, and not that it waits.
-                let waits = said.report.as_ref().ok().filter(|_| said.says != Says::Drains);
-                let table_error = waits.and_then(|report| report.table_error);
-                Heard { since, known: Known::Reason(words.clone(), table_error) }
+                Heard { since, known: Known::Reason(words.clone(), table_error(said)) }
             }
             (Absence::Silent, Some(known @ Heard { known: Known::Reason(..) | Known::Silence(_), .. })) => {
                 known
@@ -115,10 +115,18 @@ fn note(memory: &mut ReasonMemory, look: &Look, absent: &[&Gateway]) {
     memory.at = Some(look.at);
 }
 
+/// Why it cannot use the table, if its words are about that. One that drains says only that. With `source.otlp`, it waits for the table beside what its
+/// words are about, and its inserts fail.
+fn table_error(said: &Said) -> Option<&'static str> {
+    let report = said.report.as_ref().ok().filter(|_| said.says != Says::Drains)?;
+    let is_beside = report.insert_error.as_ref().is_some_and(InsertError::is_of_table);
+    report.table_error.filter(|_| !is_beside)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::gateways::{Error, looks::Said};
+    use crate::read::gateways::Error;
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
     use std::time::Duration;
