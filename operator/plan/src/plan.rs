@@ -19,7 +19,7 @@ use crate::{
     objects,
     observed::{StorageClassSeen, WorkloadSeen},
     otlp_service::OtlpService,
-    pipeline::{Pipeline, connections::located_all, gateway_config},
+    pipeline::{Pipeline, connections::located_all, gateway_config, group_owner::group_of},
     planned::{Plan, Planned, Waiting},
     rollout::source_change::is_to_be_seen_first,
     schema::{SchemaPlan, SchemaStep},
@@ -170,9 +170,10 @@ fn both<A, B>(one: Result<A, Violations>, other: Result<B, Violations>) -> Resul
 /// What other objects of the cluster forbid. What runs keeps running.
 fn refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Waiting> {
     if let Some(owner) = &observed.group_owner {
+        let group = group_of(pipeline).unwrap_or_default();
         let message = format!(
-            "the pipeline {owner} has the same consumer group at the same brokers and keeps it; this pipeline waits, because they would take \
-             each other's partitions. Set another source.kafka.consumerGroup in one of them"
+            "the pipeline {owner} has the same consumer group ({group:?}) at the same brokers and keeps it; this pipeline waits, because they \
+             would take each other's partitions. Set another source.kafka.consumerGroup in one of them"
         );
         return Some(Waiting { reason: reason::CONSUMER_GROUP_TAKEN, message });
     }
@@ -181,7 +182,9 @@ fn refused(pipeline: &TracePipeline, observed: &Observed) -> Option<Waiting> {
     let named = pipeline.spec.queue.storage_class_name.as_ref().filter(|_| is_missing);
     named.map(|class| Waiting {
         reason: reason::STORAGE_CLASS_MISSING,
-        message: format!("queue.storageClassName: there is no StorageClass {class:?}"),
+        message: format!(
+            "queue.storageClassName: there is no StorageClass {class:?}; create it, or name an existing one"
+        ),
     })
 }
 

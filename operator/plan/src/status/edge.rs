@@ -56,7 +56,9 @@ fn missing(pipeline: &TracePipeline, observed: &Observed, edge: &Edge) -> Option
     match observed.partitions.get(topic) {
         Some(TopicSeen::Missing | TopicSeen::Known(0)) => Some(Verdict::no(
             reason::TOPIC_MISSING,
-            format!("Kafka has no topic {topic:?}: the edge accepts no spans until it exists"),
+            format!(
+                "Kafka has no topic {topic:?}: the edge accepts no spans until it exists; create it, or correct source.kafka.topics"
+            ),
         )),
         Some(TopicSeen::Unavailable { failure, message }) if seen.is_none_or(|seen| seen.ready == 0) => {
             Some(Verdict::no(failure.reason(), verdict::of_source(pipeline, observed, *failure, message)))

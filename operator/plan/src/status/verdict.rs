@@ -4,6 +4,7 @@ use crate::{
     facts::Observed,
     ground::words::plural,
     identity::secrets::mounted,
+    names::Names,
     observed::{
         GATEWAYS_MISS, GATEWAYS_WAIT, OF_SINK, SchemaFailure, SchemaSeen, SourceFailure, TopicSeen,
         inserts::SinkSeen, is_said_by_the_job,
@@ -124,7 +125,11 @@ fn topics_reachable(
                 Verdict::yes(reason::OK, format!("{partitions} in {topics}"))
             })
     } else {
-        Verdict::no(reason::TOPIC_MISSING, format!("Kafka has no topic {}", missing.join(", ")))
+        let missing = missing.join(", ");
+        Verdict::no(
+            reason::TOPIC_MISSING,
+            format!("Kafka has no topic {missing}; create it, or correct source.kafka.topics"),
+        )
     }
 }
 
@@ -230,7 +235,10 @@ pub(super) fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> 
         }
     };
     let how = match &observed.insert_error {
-        Some(failed) => format!(". {}", failed.error.words()),
+        Some(failed) => {
+            let gateways = Names::of(pipeline).map(|names| names.gateway()).unwrap_or_default();
+            format!(". {gateways}-{}: {}", failed.ordinal, failed.error.words())
+        }
         None => "; see ClickHouse's answer in the gateways' logs".to_owned(),
     };
     Some(Verdict::no(reason::INSERTS_FAILING, format!("the inserts of {whose} fail, and none succeeds{how}")))

@@ -8,7 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_crds::{Resources, TracePipeline, TracePipelineStatus, status::reason};
-use sluice_plan::{Observed, SchemaFailed, SchemaFailure, SchemaSeen, TopicSeen, asks_first, group_owner};
+use sluice_plan::{
+    Observed, SchemaFailed, SchemaFailure, SchemaSeen, TopicSeen, asks_first, group_of, group_owner,
+};
 
 /// A pipeline by name, the second in which it was made, group and brokers.
 fn member(name: &str, created: i64, group: &str, brokers: &[&str]) -> TracePipeline {
@@ -57,7 +59,9 @@ fn the_older_of_two_pipelines_has_the_group_and_the_other_one_waits_and_names_it
         [format!("False/{}", reason::CONSUMER_GROUP_TAKEN), "True/Waiting".into()]
     );
     let words = &condition(&status, "Ready").message;
-    assert!(words.contains("tracing/old has the same consumer group"), "{words}");
+    let group = group_of(&all[1]).unwrap();
+    let expected = format!("tracing/old has the same consumer group ({group:?}) at the same brokers");
+    assert!(words.contains(&expected), "{words}");
 }
 
 /// Its gateways have been started with this group at these brokers.

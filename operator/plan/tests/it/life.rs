@@ -353,7 +353,7 @@ fn an_unknown_storage_class_is_named_before_any_claim_is_made_of_it() {
     let facts = |class, workload| Observed { storage_class: class, workload, ..observed(&pipeline, 12) };
     let missing = said(&pipeline, &facts(StorageClassSeen::Missing, None));
     assert_eq!(summary(&missing)[..2], ["False/StorageClassMissing", "True/Waiting"]);
-    assert!(message(&missing).contains("no StorageClass \"fast\""), "{}", message(&missing));
+    assert!(message(&missing).contains("no StorageClass \"fast\"; create it"), "{}", message(&missing));
     for (class, there) in [
         (StorageClassSeen::Missing, Some(workload(3))),
         (StorageClassSeen::Present, None),

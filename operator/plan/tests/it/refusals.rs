@@ -213,7 +213,7 @@ fn inserts_that_fail_are_said_with_the_answer_if_a_gateway_tells_it() {
     for (insert_error, words) in [
         (
             Some(FailedInsert { ordinal: 0, error }),
-            "and none succeeds. ClickHouse answered with code 497: not enough privileges",
+            "and none succeeds. demo-gateway-0: ClickHouse answered with code 497: not enough privileges",
         ),
         (None, "and none succeeds; see ClickHouse's answer in the gateways' logs"),
     ] {
