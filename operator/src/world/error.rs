@@ -32,7 +32,9 @@ pub enum Error {
     #[error("{words}")]
     ReplicaConflict { words: String, source: Option<ApiError> },
     /// The reconcile took too long.
-    #[error("the reconcile did not end within {seconds} s")]
+    #[error(
+        "the reconcile did not end within {seconds} s: check for an API server, or an admission webhook, that answers slowly"
+    )]
     Timeout { seconds: u64 },
     /// A bug of the operator.
     #[error("a defect of the operator, please report it: {0}")]

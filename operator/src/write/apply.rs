@@ -27,7 +27,7 @@ use sluice_plan::{
     Applied, Desired, Names, Objects, Parts, VolumesSeen, names, replica_conflict_message, scaled_by_others,
     volumes::removal::to_be_retained,
 };
-use std::fmt::Debug;
+use std::{fmt::Debug, sync::Arc};
 
 /// Field manager of the objects. Only the operator creates them, so that it reverts changes by others.
 pub const OBJECTS: &str = "sluice-operator";
@@ -106,19 +106,11 @@ pub async fn apply(
 /// Sets only the number of gateways of an existing StatefulSet, and takes the field from any owner: for a pipeline that is suspended, or
 /// managed again.
 pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Result<(), Error> {
-    let Ok(names) = Names::of(pipeline) else { return Ok(()) };
-    let writer = Writer::of(pipeline, world);
-    let Some(now) = find(&world.cache.stateful_sets, names.namespace(), &names.gateway()) else {
-        return Ok(());
-    };
-    if !writer.may_change(&*now) {
-        return Err(Error::Foreign { kind: "StatefulSet", name: names.gateway() });
-    }
-    let there = now.spec.as_ref().and_then(|spec| spec.replicas);
+    let Some((writer, now)) = to_scale(pipeline, world)? else { return Ok(()) };
     // Taking over includes the field, or the operator could not change it later. It does so only once: an operator that is interrupted here
     // each time would never get further.
     let is_ours = !writer.takes_over || is_scaled_by_us(&now);
-    if is_ours && there.is_some_and(|there| u32::try_from(there) == Ok(replicas)) {
+    if is_ours && has_replicas(&now, replicas) {
         return Ok(());
     }
     writer.scale(&now, replicas, Whose::Ours).await.map(drop)
@@ -126,23 +118,35 @@ pub async fn scale(pipeline: &TracePipeline, replicas: u32, world: &World) -> Re
 
 /// Sets only the number of gateways of an existing StatefulSet, whose pod template has to wait. Another manager that has set the number keeps it.
 pub async fn scale_as_it_runs(pipeline: &TracePipeline, replicas: u32, world: &World) -> Result<(), Error> {
-    let Ok(names) = Names::of(pipeline) else { return Ok(()) };
-    let writer = Writer::of(pipeline, world);
-    let Some(now) = find(&world.cache.stateful_sets, names.namespace(), &names.gateway()) else {
-        return Ok(());
-    };
-    if !writer.may_change(&*now) {
-        return Err(Error::Foreign { kind: "StatefulSet", name: names.gateway() });
-    }
-    let there = now.spec.as_ref().and_then(|spec| spec.replicas);
+    let Some((writer, now)) = to_scale(pipeline, world)? else { return Ok(()) };
     let is_theirs = !writer.takes_over && !scaled_by_others(&now).is_empty();
-    if is_theirs || there.is_some_and(|there| u32::try_from(there) == Ok(replicas)) {
+    if is_theirs || has_replicas(&now, replicas) {
         return Ok(());
     }
     if is_scaled_by_us(&now) {
         return Box::pin(writer.keep_scale(StatefulSet::clone(&now), replicas)).await.map(drop);
     }
     Box::pin(writer.scale(&now, replicas, Whose::Nobodys)).await.map(drop)
+}
+
+/// The StatefulSet of the pipeline, with what writes it; `None` while there is none. One of another owner is an error.
+fn to_scale<'a>(
+    pipeline: &TracePipeline,
+    world: &'a World,
+) -> Result<Option<(Writer<'a>, Arc<StatefulSet>)>, Error> {
+    let Ok(names) = Names::of(pipeline) else { return Ok(None) };
+    let writer = Writer::of(pipeline, world);
+    match find(&world.cache.stateful_sets, names.namespace(), &names.gateway()) {
+        Some(now) if !writer.may_change(&*now) => {
+            Err(Error::Foreign { kind: "StatefulSet", name: names.gateway() })
+        }
+        now => Ok(now.map(|now| (writer, now))),
+    }
+}
+
+fn has_replicas(now: &StatefulSet, replicas: u32) -> bool {
+    let there = now.spec.as_ref().and_then(|spec| spec.replicas);
+    there.is_some_and(|there| u32::try_from(there) == Ok(replicas))
 }
 
 /// Makes the StatefulSet retain its claims, if an older operator had set it to delete them. Returns whether it wrote that.

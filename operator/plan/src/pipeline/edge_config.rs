@@ -45,7 +45,7 @@ pub(crate) fn build(
         log: contract::Log { level: gateway_config::log_level(spec).into(), ..contract::Log::default() },
     };
     found.or(())?;
-    let config = config.check().map_err(|found| of_spec(&found))?;
+    let config = config.check().map_err(|found| gateway_config::with_paths(&found, spec_path))?;
     fits(&config)?;
     Ok(config)
 }
@@ -130,15 +130,7 @@ fn kafka(spec: &TracePipelineSpec, edge: &Edge, found: &mut Violations) -> Optio
     })
 }
 
-/// Violations of the config, said of the fields of the spec that they come from.
-fn of_spec(violations: &Violations) -> Violations {
-    let mut found = Violations::default();
-    for violation in violations {
-        found.add(spec_path(&violation.path), violation.message.clone());
-    }
-    found
-}
-
+/// The field of the spec that a field of the config comes from.
 fn spec_path(path: &str) -> String {
     match path {
         "memory.limit" => "spec.edge.resources.limits.memory".into(),

@@ -164,9 +164,14 @@ fn queue(spec: &TracePipelineSpec, found: &mut Violations) -> contract::Queue {
 
 /// Violations of the config, said of the fields of the spec that they come from.
 pub(crate) fn of_spec(violations: &Violations) -> Violations {
+    with_paths(violations, spec_path)
+}
+
+/// The violations with other paths.
+pub(super) fn with_paths(violations: &Violations, path: impl Fn(&str) -> String) -> Violations {
     let mut found = Violations::default();
     for violation in violations {
-        found.add(spec_path(&violation.path), violation.message.clone());
+        found.add(path(&violation.path), violation.message.clone());
     }
     found
 }
