@@ -165,17 +165,22 @@ fn add_pods(rates: &mut Rates, before: &Sample, last: &Sample) {
     rates.sink_now = mean(rates.pods.iter().cloned(), |pod| pod.sink).unwrap_or_default();
     let full = rates.pods.iter().filter(|pod| pod.source < FULL);
     rates.sink_of_full = mean(full.cloned(), |pod| pod.sink).unwrap_or_default();
-    rates.rows_in_flight = last.pods.iter().map(|pod| pod.rows_in_flight).fold(0, u64::saturating_add);
+    rates.rows_in_flight = total(last.pods.iter().map(|pod| pod.rows_in_flight));
     rates.merges = MergesBehind::worst(last.pods.iter().filter_map(|pod| pod.merges));
-    rates.spool_blocks = last.pods.iter().map(|pod| pod.spool_blocks).sum();
+    rates.spool_blocks = total(last.pods.iter().map(|pod| pod.spool_blocks));
     let limited = last.pods.iter().filter(|pod| pod.memory_limit_bytes > 0);
     let shares = limited.map(|pod| numbers::count(pod.memory_bytes) / numbers::count(pod.memory_limit_bytes));
     rates.memory_share = shares.fold(0.0, f64::max);
     let both = || twice(before, last);
     rates.insert_failures = failed(before, last);
-    let messages: u64 = both().map(|(before, pod)| pod.messages.saturating_sub(before.messages)).sum();
-    let bytes: u64 = both().map(|(before, pod)| pod.message_bytes.saturating_sub(before.message_bytes)).sum();
+    let messages = total(both().map(|(before, pod)| pod.messages.saturating_sub(before.messages)));
+    let bytes = total(both().map(|(before, pod)| pod.message_bytes.saturating_sub(before.message_bytes)));
     rates.message_bytes = (messages > 0).then(|| numbers::count(bytes) / numbers::count(messages));
+}
+
+/// The sum of what gateways say, which may be any numbers.
+fn total(said: impl Iterator<Item = u64>) -> u64 {
+    said.fold(0, u64::saturating_add)
 }
 
 /// Whether gateways have refused many of the requests of the longest window. Clients send again after seconds or half a minute.
@@ -345,6 +350,26 @@ mod tests {
         history.push(sample(0, &[partition(0, 0, Some(0))], old.clone()));
         history.push(sample(15, &[partition(0, 9, Some(9))], PodSample { busy_seconds: 1.0, ..old }));
         assert!(rates(&Policy::default(), &history).unwrap().pods.is_empty());
+    }
+
+    #[test]
+    fn numbers_of_gateways_whose_sum_is_too_large_are_added_all_the_same() {
+        let mut history = History::default();
+        for (second, said) in [(0, 0), (15, u64::MAX)] {
+            let pod = PodSample {
+                messages: said,
+                message_bytes: said,
+                spool_blocks: said,
+                rows_in_flight: said,
+                ..PodSample::default()
+            };
+            let mut both = sample(second, &[partition(0, 0, Some(0))], pod.clone());
+            both.pods.push(PodSample { ordinal: 1, at: Moment(second * 1_000), ..pod });
+            history.push(both);
+        }
+        let rates = rates(&Policy::default(), &history).unwrap();
+        assert_eq!((rates.spool_blocks, rates.rows_in_flight), (u64::MAX, u64::MAX));
+        assert!(rates.message_bytes.is_some_and(|bytes| (bytes - 1.0).abs() < 1e-9), "{rates:?}");
     }
 
     #[test]
