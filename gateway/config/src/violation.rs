@@ -39,6 +39,11 @@ impl Violations {
         self.0.extend(others.0);
     }
 
+    /// Sorts them by path, for lists whose order would differ between two runs.
+    pub fn sort_by_path(&mut self) {
+        self.0.sort_by(|one, other| one.path.cmp(&other.path).then_with(|| one.message.cmp(&other.message)));
+    }
+
     /// `Ok` with the value if there are no violations, else the violations.
     pub fn or<T>(self, value: T) -> Result<T, Self> {
         if self.0.is_empty() { Ok(value) } else { Err(self) }

@@ -59,6 +59,8 @@ impl Definition {
         entries::check(&self.schema, &object, "", &mut found);
         self.rules(&object, &mut found);
         metadata::check(&object["metadata"], &mut found);
+        // The libraries walk the schema's maps, whose order differs from run to run.
+        found.sort_by_path();
         found
     }
 

@@ -71,6 +71,7 @@ fn every_violation_is_told_with_its_path() {
     for path in expected {
         assert!(paths.contains(&path), "{path} is not in {found}");
     }
+    assert!(paths.is_sorted(), "the order is the same in each run: {found}");
 }
 
 /// A rule of the CRD says it, beside what its schema says of other fields.
