@@ -57,7 +57,7 @@ async fn parts_are_counted_and_a_refused_block_is_stored_once_merges_go_on() {
     assert!(shows("sluice_gateway_table_parts_max 0"), "it has no rows");
     assert_eq!(age(), Duration::from_secs(1));
     insert(&database, &table, 0..10).await;
-    let found = table.0.parts().await.unwrap();
+    let found = table.0.parts(0).await.unwrap();
     let expected = TableParts { parts: 10, delay_from: 20, refuse_from: 30, are_large: false };
     assert_eq!(found, Some(expected));
     watch.look().await;
@@ -93,7 +93,7 @@ async fn the_parts_of_a_table_without_any_are_not_known() {
     assert!(metrics.sample().table_parts.is_some());
     database.execute(&format!("DROP TABLE {name}.otel_traces SYNC")).await;
     database.execute(&format!("CREATE TABLE {name}.otel_traces (x Int32) ENGINE = Null")).await;
-    assert_eq!(sink.parts().await.unwrap(), None);
+    assert_eq!(sink.parts(0).await.unwrap(), None);
     watch.look().await;
     assert_eq!(metrics.sample().table_parts, None);
     assert!(!metrics.text().unwrap().contains("\nsluice_gateway_table_parts_max"), "never 0");

@@ -35,15 +35,16 @@ impl TablePartsMetrics {
         }
     }
 
-    /// Records the parts of the shard that is worst, and whether merges are behind in any; `None` if they are not known.
-    pub fn show(&self, worst: Option<TableParts>, is_behind: bool) {
-        *self.known() = worst.map(|found| TablePartsState {
+    /// Records the parts of the shard that is nearest to delaying INSERTs, and of the nearest one of those whose merges are behind. `None` if
+    /// they are not known, or there is no such shard. If merges of a shard are behind, `/state` names the parts of that shard.
+    pub fn show(&self, nearest: Option<TableParts>, behind: Option<TableParts>) {
+        *self.known() = behind.or(nearest).map(|found| TablePartsState {
             parts: found.parts,
             delay_from: found.delay_from,
             refuse_from: found.refuse_from,
-            merges_behind: is_behind,
+            merges_behind: behind.is_some(),
         });
-        let Some(found) = worst else {
+        let Some(found) = nearest else {
             self.parts_max.reset();
             self.ratio.reset();
             return;
@@ -79,12 +80,25 @@ mod tests {
         };
         assert_eq!((lines(), metrics.sample().table_parts), (Vec::new(), None));
         let found = TableParts { parts: 600, delay_from: 1_000, refuse_from: 3_000, are_large: false };
-        metrics.table_parts.show(Some(found), true);
+        metrics.table_parts.show(Some(found), Some(found));
         assert_eq!(lines(), ["max 600", "ratio{limit=\"delay\"} 0.6", "ratio{limit=\"refuse\"} 0.2"]);
         let state =
             TablePartsState { parts: 600, delay_from: 1_000, refuse_from: 3_000, merges_behind: true };
         assert_eq!(metrics.sample().table_parts, Some(state));
-        metrics.table_parts.show(None, false);
+        metrics.table_parts.show(None, None);
         assert_eq!((lines(), metrics.sample().table_parts), (Vec::new(), None));
+    }
+
+    #[test]
+    fn the_state_names_the_shard_whose_merges_are_behind_and_the_metric_the_one_with_most_parts() {
+        let metrics = reference::metrics();
+        let found = |parts| TableParts { parts, delay_from: 1_000, refuse_from: 3_000, are_large: false };
+        metrics.table_parts.show(Some(found(450)), Some(found(400)));
+        let state = metrics.sample().table_parts.unwrap();
+        assert_eq!((state.parts, state.merges_behind), (400, true));
+        assert!(metrics.text().unwrap().contains("\nsluice_gateway_table_parts_max 450\n"));
+        metrics.table_parts.show(Some(found(450)), None);
+        let state = metrics.sample().table_parts.unwrap();
+        assert_eq!((state.parts, state.merges_behind), (450, false));
     }
 }
