@@ -1,7 +1,7 @@
-//! A log on a disk that loses power, or fails, at every call; and random courses of it beside the naive one.
+//! A log on a disk that loses power, or fails, at every call; and random courses of it beside the naive one. Large messages are packed or not.
 
 use crate::{
-    log_model::{NaiveLog, Opened, open},
+    log_model::{NaiveLog, Opened},
     model_disk::{Fault, ModelDisk},
 };
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ const CALLS_MAX: u64 = 1_000;
 
 /// Everything that a log does, several segments long.
 fn course(disk: &ModelDisk, naive: &mut NaiveLog) -> Result<(), Fatal> {
-    let mut opened = open(disk)?;
+    let mut opened = naive.open(disk)?;
     for sizes in [&[100, 0, 5_000][..], &[4_096], &[9_000, 1]] {
         assert!(naive.append(&mut opened, sizes, u64::MAX)?);
     }
@@ -38,15 +38,22 @@ fn course(disk: &ModelDisk, naive: &mut NaiveLog) -> Result<(), Fatal> {
     opened.log.close(end)
 }
 
+/// The number of calls of the course without packed messages.
 fn at_every_call(fault: Fault, mut after: impl FnMut(&ModelDisk, &mut NaiveLog)) -> u64 {
+    at_every_call_of(true, fault, &mut after);
+    at_every_call_of(false, fault, &mut after)
+}
+
+fn at_every_call_of(packs: bool, fault: Fault, after: &mut impl FnMut(&ModelDisk, &mut NaiveLog)) -> u64 {
     for call in 1..CALLS_MAX {
         for seed in 1..=SEEDS {
             let disk = ModelDisk::new(seed * CALLS_MAX + call);
-            let mut naive = NaiveLog::default();
+            let mut naive = NaiveLog { packs, ..NaiveLog::default() };
             disk.fail_at(call, fault);
             let failed = course(&disk, &mut naive).is_err();
             if !disk.has_failed() {
                 assert!(!failed, "without a fault the course ends well");
+                assert_eq!(naive.packed > 0, packs, "{} messages are packed", naive.packed);
                 assert_eq!(disk.file_names(), ["offsets"], "an emptied log leaves no segment");
                 return call - 1;
             }
@@ -58,7 +65,7 @@ fn at_every_call(fault: Fault, mut after: impl FnMut(&ModelDisk, &mut NaiveLog))
 
 /// Goes on after a crash, to the end.
 fn goes_on(disk: &ModelDisk, naive: &mut NaiveLog) {
-    let mut opened = open(disk).expect("a disk without faults is opened");
+    let mut opened = naive.open(disk).expect("a disk without faults is opened");
     naive.adopt(&opened);
     assert!(naive.append(&mut opened, &[10, 20], u64::MAX).unwrap());
     naive.sync(&mut opened).unwrap();
@@ -66,7 +73,7 @@ fn goes_on(disk: &ModelDisk, naive: &mut NaiveLog) {
     assert_eq!(naive.read(&opened, first), [first, first + 1]);
     naive.commit(&mut opened, next).unwrap();
     drop(opened);
-    let again = open(disk).unwrap();
+    let again = naive.open(disk).unwrap();
     naive.adopt(&again);
     assert_eq!(again.log.next(), next);
     again.log.close(next).unwrap();
@@ -95,7 +102,7 @@ fn what_a_failed_sync_has_left_in_memory_is_not_taken_for_durable() {
     at_every_call(Fault::Broken, |disk, naive| {
         // The process starts again, and removes what is committed. What it has read must be durable then.
         disk.restart_process();
-        let opened = open(disk).expect("a disk without faults is opened");
+        let opened = naive.open(disk).expect("a disk without faults is opened");
         naive.adopt(&opened);
         drop(opened);
         disk.lose_power();
@@ -107,7 +114,7 @@ fn what_a_failed_sync_has_left_in_memory_is_not_taken_for_durable() {
 fn what_is_committed_after_a_failed_sync_is_removed_and_the_rest_stays() {
     at_every_call(Fault::Broken, |disk, naive| {
         disk.restart_process();
-        let mut opened = open(disk).expect("a disk without faults is opened");
+        let mut opened = naive.open(disk).expect("a disk without faults is opened");
         naive.adopt(&opened);
         let offset = i64::midpoint(naive.committed, naive.durable);
         naive.commit(&mut opened, offset).unwrap();
@@ -123,7 +130,7 @@ fn what_is_committed_after_a_failed_sync_is_removed_and_the_rest_stays() {
 fn segments_that_were_begun_in_one_turn_lose_nothing_but_the_newest_ones_tail() {
     for seed in 1..=200 {
         let (disk, mut naive) = (ModelDisk::new(seed), NaiveLog::default());
-        let mut opened = open(&disk).unwrap();
+        let mut opened = naive.open(&disk).unwrap();
         for _ in 0..4 {
             assert!(naive.append(&mut opened, &[5_000, 20], u64::MAX).unwrap());
         }
@@ -139,8 +146,14 @@ enum Action {
     Sync,
     Commit(usize),
     Read(usize),
-    Restart,
-    LosePower,
+    /// From then on large messages are packed, or not: another program was started.
+    Restart {
+        packs: bool,
+    },
+    /// The same.
+    LosePower {
+        packs: bool,
+    },
     /// The disk has so much room from now on.
     Room(Option<usize>),
 }
@@ -151,8 +164,8 @@ fn action() -> impl Strategy<Value = Action> {
         3 => Just(Action::Sync),
         2 => (0_usize..100).prop_map(Action::Commit),
         2 => (0_usize..100).prop_map(Action::Read),
-        1 => Just(Action::Restart),
-        1 => Just(Action::LosePower),
+        1 => any::<bool>().prop_map(|packs| Action::Restart { packs }),
+        1 => any::<bool>().prop_map(|packs| Action::LosePower { packs }),
         1 => prop::option::of(60_000_usize..200_000).prop_map(Action::Room),
     ]
 }
@@ -185,27 +198,28 @@ fn step(opened: &mut Opened, naive: &mut NaiveLog, action: &Action) -> Result<()
         Action::Read(number) => {
             naive.read(opened, pick(naive, *number));
         }
-        Action::Restart | Action::LosePower | Action::Room(_) => {}
+        Action::Restart { .. } | Action::LosePower { .. } | Action::Room(_) => {}
     }
     Ok(())
 }
 
-fn run(actions: &[Action], seed: u64) {
+fn run(actions: &[Action], seed: u64, packs: bool) {
     let disk = ModelDisk::new(seed);
-    let mut naive = NaiveLog::default();
-    let mut opened = open(&disk).unwrap();
+    let mut naive = NaiveLog { packs, ..NaiveLog::default() };
+    let mut opened = naive.open(&disk).unwrap();
     for action in actions {
         match action {
             Action::Room(room) => disk.set_room(*room),
-            Action::Restart | Action::LosePower => {
+            Action::Restart { packs } | Action::LosePower { packs } => {
                 drop(opened);
                 disk.set_room(None);
-                if matches!(action, Action::LosePower) {
+                naive.packs = *packs;
+                if matches!(action, Action::LosePower { .. }) {
                     disk.lose_power();
                 } else {
                     disk.restart_process();
                 }
-                opened = open(&disk).unwrap();
+                opened = naive.open(&disk).unwrap();
                 naive.adopt(&opened);
             }
             action => step(&mut opened, &mut naive, action).expect("a full disk is no failure"),
@@ -223,7 +237,8 @@ proptest! {
     fn a_log_does_what_the_naive_one_does(
         actions in prop::collection::vec(action(), 1..60),
         seed in any::<u64>(),
+        packs in any::<bool>(),
     ) {
-        run(&actions, seed);
+        run(&actions, seed, packs);
     }
 }

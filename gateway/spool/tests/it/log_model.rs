@@ -1,10 +1,14 @@
 //! What a log must do, without files: messages by offset, up to where they are durable, and what is committed.
 
 use crate::model_disk::ModelDisk;
+use lz4_flex::block::{compress_into, get_maximum_output_size};
 use sluice_spool::{
     Fatal,
     format::RECORDS_AT,
-    log::{Committed, Log, LogError, LogFound, LogOpenError, LogOptions, Offsets, OffsetsFound, Read},
+    log::{
+        Committed, Log, LogError, LogFound, LogOpenError, LogOptions, Offsets, OffsetsFound, Payload, Read,
+        packed,
+    },
 };
 use std::collections::BTreeMap;
 
@@ -28,15 +32,32 @@ pub struct Opened {
 }
 
 pub fn open(disk: &ModelDisk) -> Result<Opened, Fatal> {
-    match Log::open(disk.clone(), options()) {
+    open_with(disk, options())
+}
+
+fn open_with(disk: &ModelDisk, options: LogOptions) -> Result<Opened, Fatal> {
+    match Log::open(disk.clone(), options) {
         Ok((log, offsets, found)) => Ok(Opened { log, offsets, found }),
         Err(LogOpenError::Open(sluice_spool::OpenError::Fatal(fatal))) => Err(fatal),
         Err(error) => panic!("{error}"),
     }
 }
 
+/// What is stored of a message, and the bytes that it had before if it is packed.
+pub fn pack(message: &[u8]) -> (Vec<u8>, Option<u32>) {
+    let mut bytes = message.to_vec();
+    let mut block = vec![0; get_maximum_output_size(packed::PIECE_BYTES)];
+    let size = packed::pack(&mut bytes, &mut block, |piece, block| compress_into(piece, block).unwrap());
+    bytes.truncate(size.unwrap_or(bytes.len()));
+    (bytes, size.map(|_| u32::try_from(message.len()).unwrap()))
+}
+
 #[derive(Debug, Default)]
 pub struct NaiveLog {
+    /// Whether large messages are packed, if the log is opened by [`NaiveLog::open`].
+    pub packs: bool,
+    /// Messages that were packed.
+    pub packed: usize,
     /// Every message that may be there.
     pub messages: BTreeMap<i64, Vec<u8>>,
     /// Messages below are there until they are committed.
@@ -48,18 +69,45 @@ pub struct NaiveLog {
 }
 
 impl NaiveLog {
+    /// Opens the log, which takes packed messages if this one packs them.
+    pub fn open(&self, disk: &ModelDisk) -> Result<Opened, Fatal> {
+        open_with(disk, LogOptions { takes_packed: self.packs, ..options() })
+    }
+
     fn make(&mut self, bytes: usize) -> Vec<u8> {
         self.made += 1;
-        (0..bytes).map(|at| u8::try_from((at as u64 * 31 + self.made) % 251).unwrap()).collect()
+        let mut message: Vec<u8> =
+            (0..bytes).map(|at| u8::try_from((at as u64 * 31 + self.made) % 251).unwrap()).collect();
+        if self.packs {
+            // One half does not compress, so that a course fills several segments all the same.
+            let mut state = self.made;
+            for byte in &mut message[..bytes / 2] {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                *byte = u8::try_from(state >> 56).unwrap();
+            }
+        }
+        message
+    }
+
+    /// What is stored of the messages.
+    fn stored(&mut self, messages: &[Vec<u8>]) -> Vec<(Vec<u8>, Option<u32>)> {
+        let packs = self.packs;
+        let stored =
+            messages.iter().map(|message| if packs { pack(message) } else { (message.clone(), None) });
+        let stored: Vec<_> = stored.collect();
+        self.packed += stored.iter().filter(|(_, raw_bytes)| raw_bytes.is_some()).count();
+        stored
     }
 
     /// Appends messages to both. Returns whether the log took them.
     pub fn append(&mut self, opened: &mut Opened, sizes: &[usize], room: u64) -> Result<bool, Fatal> {
         let messages: Vec<Vec<u8>> = sizes.iter().map(|bytes| self.make(*bytes)).collect();
-        let pieces: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+        let stored = self.stored(&messages);
+        let payloads = stored.iter().map(|(bytes, raw_bytes)| Payload { bytes, raw_bytes: *raw_bytes });
+        let payloads: Vec<Payload<'_>> = payloads.collect();
         let first = opened.log.next();
         // If it fails, they may be there or not.
-        match opened.log.append(&pieces, self.made, room) {
+        match opened.log.append_payloads(&payloads, self.made, room) {
             Ok(appended) => {
                 // Behind a commit in doubt it is higher.
                 assert!(appended.first >= first);

@@ -2,15 +2,12 @@
 
 use crate::{
     log_damage::lost,
-    log_model::{IDENTITY, options},
+    log_model::{IDENTITY, options, pack},
     model_disk::ModelDisk,
 };
-use lz4_flex::block::{compress_into, get_maximum_output_size};
 use sluice_spool::{
     format::{RECORD_HEADER_BYTES, RECORDS_AT, VERSION, VERSION_PACKED},
-    log::{
-        Log, LogFound, LogOptions, LogView, LostMessages, Payload, Read, packed, table::ENTRY_BYTES_PACKED,
-    },
+    log::{Log, LogFound, LogOptions, LogView, LostMessages, Payload, Read, table::ENTRY_BYTES_PACKED},
 };
 use std::collections::BTreeMap;
 
@@ -32,14 +29,6 @@ fn message(offset: i64) -> Vec<u8> {
     let seed = usize::try_from(offset).unwrap();
     let bytes = if seed.is_multiple_of(2) { LARGE } else { 10 };
     (0..bytes).map(|at| u8::try_from((at * at + seed) % 11).unwrap()).collect()
-}
-
-fn pack(message: &[u8]) -> (Vec<u8>, Option<u32>) {
-    let mut bytes = message.to_vec();
-    let mut block = vec![0; get_maximum_output_size(packed::PIECE_BYTES)];
-    let size = packed::pack(&mut bytes, &mut block, |piece, block| compress_into(piece, block).unwrap());
-    bytes.truncate(size.unwrap_or(bytes.len()));
-    (bytes, size.map(|_| u32::try_from(message.len()).unwrap()))
 }
 
 /// Appends a record of a large and a small message, and syncs.
