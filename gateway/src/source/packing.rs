@@ -53,6 +53,58 @@ impl Packer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_spool::{
+        Directory,
+        log::{Log, LogOptions, Payload, Read},
+    };
+
+    /// Bytes that do not repeat.
+    fn noise(bytes: usize) -> Vec<u8> {
+        let mut state = 1_u64;
+        let next = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            u8::try_from(state >> 56).unwrap()
+        };
+        (0..bytes).map(next).collect()
+    }
+
+    /// Stores messages in a log on the real file system, and reads them back.
+    fn stored_and_read(messages: &[Vec<u8>]) -> (Vec<bool>, Vec<Vec<u8>>) {
+        let path = std::env::temp_dir().join(format!("sluice-packing-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let options = LogOptions { takes_packed: true, ..LogOptions::new(7, 0, "otlp", 1 << 30) };
+        let (mut log, _offsets, _) = Log::open(Directory::open(&path).unwrap(), options).unwrap();
+        let mut packer = Packer::default();
+        let stored: Vec<_> = messages.iter().map(|message| packer.pack(message.clone().into())).collect();
+        let payloads = stored.iter().map(|(bytes, raw_bytes)| Payload { bytes, raw_bytes: *raw_bytes });
+        log.append_payloads(&payloads.collect::<Vec<_>>(), 1, u64::MAX).unwrap();
+        log.sync().unwrap();
+        let (mut cursor, mut read) = (log.view().read_from(0), Vec::new());
+        while let Read::Message(message) = cursor.read().unwrap() {
+            read.push(message.payload);
+        }
+        std::fs::remove_dir_all(&path).unwrap();
+        (stored.iter().map(|(_, raw_bytes)| raw_bytes.is_some()).collect(), read)
+    }
+
+    #[test]
+    fn a_log_reads_what_the_packer_wrote() {
+        let text =
+            |bytes: usize| b"service.name=checkout;".iter().copied().cycle().take(bytes).collect::<Vec<u8>>();
+        let messages = [
+            text(PACK_BYTES_MIN - 1),
+            text(PACK_BYTES_MIN),
+            text(PIECE_BYTES),
+            text(PIECE_BYTES + 1),
+            text(3 * PIECE_BYTES - 1),
+            // The second piece does not become smaller, so it is stored as it came.
+            [text(PIECE_BYTES), noise(PIECE_BYTES), text(100)].concat(),
+            noise(2 * PIECE_BYTES),
+        ];
+        let (packed, read) = stored_and_read(&messages);
+        assert_eq!(packed, [false, true, true, true, true, true, false]);
+        assert!(read == messages, "lengths {:?}", read.iter().map(Vec::len).collect::<Vec<_>>());
+    }
 
     #[test]
     fn a_large_request_is_packed_and_gives_the_rest_back() {
