@@ -20,7 +20,7 @@ use crate::{
         in_flight::InFlight,
         json::{self, NoRoom},
         serving::{BUSY_AFTER, NOT_STORED_AFTER},
-        tenants::{Measure, OverLimit, SharedTenants},
+        tenants::{OverLimit, SharedTenants},
     },
 };
 use crossbeam_channel::{Sender, TrySendError};
@@ -57,6 +57,14 @@ pub enum Untaken {
     Retry { after: Duration, why: String },
 }
 
+/// Why nothing of a request is under way to Kafka.
+enum Unsent {
+    /// No thread, or no memory, is free.
+    Busy(&'static str),
+    /// Anything else.
+    Untaken(Untaken),
+}
+
 /// Takes requests.
 pub struct Edge {
     pub producer: Producer,
@@ -89,12 +97,15 @@ impl Edge {
             return Err(Untaken::Retry { after: NOT_STORED_AFTER, why });
         }
         self.admit(&tenant, bytes, begun)?;
-        if request.encoding == Encoding::Json {
-            json::make_room(&mut request, self.json_bytes_max)
-                .await
-                .map_err(|no_room| self.no_room(no_room))?;
-        }
-        let sent = self.split(request, Terms { partitions, deadline }).await?;
+        let sent = self.send(request, Terms { partitions, deadline }).await;
+        let sent = sent.map_err(|unsent| match unsent {
+            Unsent::Busy(why) => {
+                self.tenants.give_back(&tenant, bytes, 0);
+                self.metrics.refuse(Refusal::Busy);
+                Untaken::Retry { after: BUSY_AFTER, why: why.to_owned() }
+            }
+            Unsent::Untaken(untaken) => untaken,
+        })?;
         self.tenants.count_spans(&tenant, sent.spans);
         self.metrics.split_seconds.observe(begun.elapsed().as_secs_f64());
         let Sent { receipt, permit: _permit, spans, spans_too_large, messages, made_bytes, .. } = sent;
@@ -118,53 +129,44 @@ impl Edge {
     fn admit(&self, tenant: &str, bytes: u64, now: Instant) -> Result<(), Untaken> {
         let admitted = self.tenants.admit(tenant, bytes, now);
         admitted.map_err(|over| {
-            self.metrics.refuse(match over.measure {
-                Measure::Spans => Refusal::TenantSpans,
-                Measure::Bytes => Refusal::TenantBytes,
-            });
+            self.metrics.refuse(Refusal::Tenant(over.measure));
             Untaken::TenantLimit(over)
         })
     }
 
-    fn no_room(&self, no_room: NoRoom) -> Untaken {
-        match no_room {
-            NoRoom::TooLarge(words) => {
-                self.metrics.refuse(Refusal::TooLarge);
-                Untaken::TooLarge(words)
-            }
-            NoRoom::Busy(why) => self.busy(why),
+    /// Takes the memory that the request needs, and has a thread split it and pass its messages to the producer.
+    async fn send(&self, mut request: Request, terms: Terms) -> Result<Sent, Unsent> {
+        if request.encoding == Encoding::Json {
+            let room = json::make_room(&mut request, self.json_bytes_max).await;
+            room.map_err(|no_room| match no_room {
+                NoRoom::TooLarge(words) => Unsent::Untaken(self.too_large(words)),
+                NoRoom::Busy(why) => Unsent::Busy(why),
+            })?;
         }
-    }
-
-    /// Has a thread split the request and pass its messages to the producer.
-    async fn split(&self, request: Request, terms: Terms) -> Result<Sent, Untaken> {
         let (answer, worked) = oneshot::channel();
         let deadline = terms.deadline;
         let job = Job { request, terms, answer };
         match self.jobs.try_send(job) {
             Ok(()) => {}
-            Err(TrySendError::Full(_)) => return Err(self.busy("too many requests wait for a thread")),
-            Err(TrySendError::Disconnected(_)) => return Err(self.busy("the edge is ending")),
+            Err(TrySendError::Full(_)) => return Err(Unsent::Busy("too many requests wait for a thread")),
+            Err(TrySendError::Disconnected(_)) => return Err(Unsent::Busy("the edge is ending")),
         }
         match timeout_at(deadline, worked).await {
             Ok(Ok(Ok(sent))) => Ok(sent),
             Ok(Ok(Err(Refused::Malformed(why)))) => {
                 self.metrics.refuse(Refusal::Malformed);
-                Err(Untaken::Malformed(why))
+                Err(Unsent::Untaken(Untaken::Malformed(why)))
             }
-            Ok(Ok(Err(Refused::TooLarge(why)))) => {
-                self.metrics.refuse(Refusal::TooLarge);
-                Err(Untaken::TooLarge(why))
-            }
-            Ok(Err(_)) => Err(self.busy("the edge is ending")),
+            Ok(Ok(Err(Refused::TooLarge(why)))) => Err(Unsent::Untaken(self.too_large(why))),
+            Ok(Err(_)) => Err(Unsent::Busy("the edge is ending")),
             // All threads wait for room in front of Kafka: nothing else takes this long.
-            Err(_) => Err(self.not_stored(&self.producer.no_room())),
+            Err(_) => Err(Unsent::Untaken(self.not_stored(&self.producer.no_room()))),
         }
     }
 
-    fn busy(&self, why: &str) -> Untaken {
-        self.metrics.refuse(Refusal::Busy);
-        Untaken::Retry { after: BUSY_AFTER, why: why.to_owned() }
+    fn too_large(&self, words: String) -> Untaken {
+        self.metrics.refuse(Refusal::TooLarge);
+        Untaken::TooLarge(words)
     }
 
     fn not_stored(&self, failure: &NotStored) -> Untaken {

@@ -203,6 +203,21 @@ async fn a_tenant_over_its_limit_gets_an_answer_that_says_so_and_others_are_take
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_for_which_no_thread_is_free_costs_its_tenant_nothing() {
+    let rates = TenantRates { spans: None, bytes: Some(1) };
+    let mut scene = Scene::open(rates, Duration::from_secs(30)).await;
+    let (full, _not_taken) = crossbeam_channel::bounded(0);
+    let threads = std::mem::replace(&mut scene.edge.jobs, full);
+    for _ in 0..2 {
+        let refused = scene.take(request(&[(1, 1); 20]), "a").await;
+        assert!(matches!(&refused, Err(Untaken::Retry { after: BUSY_AFTER, .. })), "{refused:?}");
+    }
+    scene.edge.jobs = threads;
+    scene.take(request(&[(1, 1); 20]), "a").await.unwrap();
+    assert_eq!((scene.refused("busy"), scene.refused("tenant_bytes")), (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_large_request_in_json_gets_its_memory_although_small_ones_come_all_the_time() {
     let scene = Scene::open(TenantRates::default(), Duration::from_secs(30)).await;
     let text = [&b"{}"[..], &vec![b' '; (1 << 20) - 2]].concat();

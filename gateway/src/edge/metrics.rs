@@ -1,6 +1,9 @@
 //! The edge's metrics: created once, and passed to all code that counts. Labels come from closed sets.
 
-use crate::ground::metrics::{Family, ServerMetrics, TokenMetrics, maker::Maker};
+use crate::ground::{
+    measure::Measure,
+    metrics::{Family, ServerMetrics, TokenMetrics, maker::Maker},
+};
 use prometheus::{
     Encoder as _, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
 };
@@ -19,8 +22,7 @@ pub enum Refusal {
     /// It cannot be split within the limits.
     TooLarge,
     /// Its tenant sends more than it may.
-    TenantSpans,
-    TenantBytes,
+    Tenant(Measure),
     /// No thread, or no memory, is free.
     Busy,
     /// The topic is not known, or refused.
@@ -33,8 +35,8 @@ impl Refusal {
     const ALL: [Self; 7] = [
         Self::Malformed,
         Self::TooLarge,
-        Self::TenantSpans,
-        Self::TenantBytes,
+        Self::Tenant(Measure::Spans),
+        Self::Tenant(Measure::Bytes),
         Self::Busy,
         Self::NoTopic,
         Self::NoBroker,
@@ -45,8 +47,7 @@ impl Refusal {
         match self {
             Self::Malformed => "malformed",
             Self::TooLarge => "too_large",
-            Self::TenantSpans => "tenant_spans",
-            Self::TenantBytes => "tenant_bytes",
+            Self::Tenant(measure) => measure.refusal_label(),
             Self::Busy => "busy",
             Self::NoTopic => "no_topic",
             Self::NoBroker => "no_broker",

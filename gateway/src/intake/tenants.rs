@@ -2,11 +2,12 @@
 //!
 //! A tenant has a bucket for spans and one for bytes. A request is taken while both have something in them, and takes what it has, also
 //! below zero: so a request that is larger than a bucket is taken now and then, and the rate holds on average. A bucket holds what may be
-//! sent in [`BURST`].
+//! sent in [`BURST`]. A request that is not taken in the end, because this process lacks something, gets back what it took: the client sends it again.
 //!
-//! Owner: the process, behind one lock ([`SharedTenants`]) that a request takes twice. Time is an argument. Limits: [`TENANTS_MAX`]; above it the
+//! Owner: the process, behind one lock ([`SharedTenants`]) that a request takes a few times. Time is an argument. Limits: [`TENANTS_MAX`]; above it the
 //! tenant that has sent nothing for the longest time is forgotten, and starts with full buckets again.
 
+use crate::ground::measure::Measure;
 use sluice_gateway_config::{ByteSize, Tenants as TenantTerms};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -38,23 +39,6 @@ impl TenantRates {
             spans: terms.spans_per_second,
             bytes: terms.bytes_per_second.map(ByteSize::get),
         })
-    }
-}
-
-/// Which limit a tenant has reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Measure {
-    Spans,
-    Bytes,
-}
-
-impl Measure {
-    /// Its metric label.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Spans => "spans",
-            Self::Bytes => "bytes",
-        }
     }
 }
 
@@ -112,6 +96,11 @@ impl Bucket {
         self.left = self.left.saturating_sub(i128::from(count).saturating_mul(SCALE));
     }
 
+    fn give_back(&mut self, count: u64, rate: u64) {
+        let more = i128::from(count).saturating_mul(SCALE);
+        self.left = self.left.saturating_add(more).min(capacity(rate));
+    }
+
     /// How long until something is in it.
     fn wait(&self, rate: u64) -> Option<Duration> {
         if self.left > 0 {
@@ -161,6 +150,12 @@ impl SharedTenants {
     /// Counts the spans of a request that was taken.
     pub fn count_spans(&self, name: &str, spans: u64) {
         self.lock().count_spans(name, spans);
+    }
+
+    /// Gives back what a request took that is not stored, although its tenant was within its limits: its bytes, and its spans if they were
+    /// counted.
+    pub fn give_back(&self, name: &str, bytes: u64, spans: u64) {
+        self.lock().give_back(name, bytes, spans);
     }
 
     /// How many tenants are known.
@@ -220,6 +215,18 @@ impl Tenants {
     pub fn count_spans(&mut self, name: &str, spans: u64) {
         if let Some(bucket) = self.by_name.get_mut(name).and_then(|tenant| tenant.spans.as_mut()) {
             bucket.take(spans);
+        }
+    }
+
+    /// Gives back what a request took.
+    pub fn give_back(&mut self, name: &str, bytes: u64, spans: u64) {
+        let rates = self.rates;
+        let Some(tenant) = self.by_name.get_mut(name) else { return };
+        let buckets = [(&mut tenant.bytes, rates.bytes, bytes), (&mut tenant.spans, rates.spans, spans)];
+        for (bucket, rate, count) in buckets {
+            if let (Some(bucket), Some(rate)) = (bucket, rate) {
+                bucket.give_back(count, rate);
+            }
         }
     }
 
@@ -289,6 +296,22 @@ mod tests {
         tenants.count_spans("unknown", 1);
         let none = OverLimit { tenant: String::new(), ..over };
         assert!(none.to_string().starts_with("requests without a tenant: more than"), "{none}");
+    }
+
+    #[test]
+    fn a_request_that_is_not_stored_costs_its_tenant_nothing() {
+        let begin = Instant::now();
+        let mut tenants = Tenants::new(RATES, 10);
+        for _ in 0..5 {
+            assert_eq!(tenants.admit("a", 100_000, begin), Ok(()));
+            tenants.count_spans("a", 10_000);
+            tenants.give_back("a", 100_000, 10_000);
+        }
+        tenants.give_back("a", u64::MAX, u64::MAX);
+        tenants.give_back("unknown", 1, 1);
+        assert_eq!(tenants.admit("a", 5_000, begin), Ok(()));
+        let over = tenants.admit("a", 1, begin).unwrap_err();
+        assert_eq!(over.measure, Measure::Bytes, "no more than a full bucket is given back");
     }
 
     #[test]

@@ -74,8 +74,8 @@ pub enum Unstored {
     Malformed(String),
     /// It is too large.
     TooLarge(String),
-    /// It can be sent again.
-    Full(String),
+    /// It can be sent again. `spans` were counted for its tenant.
+    Full { why: String, spans: u64 },
     /// No thread is free, or the process ends.
     Busy(&'static str),
 }
@@ -136,7 +136,7 @@ impl Appender {
         if !(0..self.accepting).any(|place| self.keeper.is_readable(place)) {
             let why = format!("no log on the queue volume {} can be read", self.volume.0);
             for append in turn {
-                answer(append, Err(Unstored::Full(why.clone())));
+                answer_full(append, &why);
             }
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl Appender {
                     self.numbers.fullness.refuse(Instant::now());
                     let why = self.why_full(&unstored);
                     for append in record {
-                        answer(append, Err(Unstored::Full(why.clone())));
+                        answer_full(append, &why);
                     }
                 }
             }
@@ -314,6 +314,11 @@ fn answer(append: Append, result: Result<(), Unstored>) {
         // The client has gone, or has another answer already.
     }
     drop(entered);
+}
+
+fn answer_full(append: Append, why: &str) {
+    let (why, spans) = (why.to_owned(), append.spans);
+    answer(append, Err(Unstored::Full { why, spans }));
 }
 
 /// Now, in ms since 1970.

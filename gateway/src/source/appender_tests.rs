@@ -347,7 +347,9 @@ fn a_log_that_cannot_be_read_later_gets_no_requests_and_is_not_committed_while_o
     assert_eq!(opened.keeper.messages_kept(), 6);
     // If none is left, clients are told to come again.
     numbers.unreadable.add(1, Reader::Worker);
-    assert!(matches!(opened.store(vec![3; 10]), Err(Unstored::Full(why)) if why.contains("can be read")));
+    assert!(
+        matches!(opened.store(vec![3; 10]), Err(Unstored::Full { why, .. }) if why.contains("can be read"))
+    );
     opened.close();
     assert!(volume.0.join("log-00").read_dir().unwrap().count() > 1, "nothing of it is removed");
 }
@@ -472,7 +474,7 @@ fn a_full_volume_says_so_with_its_size_and_takes_requests_again_once_they_are_co
     let why = loop {
         match opened.store(vec![7; 1 << 20]) {
             Ok(()) => stored += 1,
-            Err(Unstored::Full(why)) => break why,
+            Err(Unstored::Full { why, .. }) => break why,
             Err(other) => panic!("{other:?}"),
         }
     };

@@ -68,22 +68,21 @@ fn run(
             // Nothing is to be stored.
             Ok((_, 0)) => Ok(()),
             Ok((message, spans)) => {
-                tenants.count_spans(tenant.as_deref().unwrap_or_default(), spans);
+                let tenant = tenant.as_deref().unwrap_or_default();
+                tenants.count_spans(tenant, spans);
                 let (message, raw_bytes) = packer.pack(message);
                 // Others need the memory while this one waits for the disk.
                 permit.shrink_to(message.len());
                 let append = Append { message, raw_bytes, spans, permit, entered, begun, answer };
-                match appends.try_send(append) {
+                let (append, why) = match appends.try_send(append) {
                     Ok(()) => continue,
-                    Err(TrySendError::Full(append)) => {
-                        refuse(append, "too many requests wait for the disk");
-                        continue;
-                    }
-                    Err(TrySendError::Disconnected(append)) => {
-                        refuse(append, "the gateway is ending");
-                        continue;
-                    }
-                }
+                    Err(TrySendError::Full(append)) => (append, "too many requests wait for the disk"),
+                    Err(TrySendError::Disconnected(append)) => (append, "the gateway is ending"),
+                };
+                // The acceptor gives the bytes back.
+                tenants.give_back(tenant, 0, spans);
+                refuse(append, why);
+                continue;
             }
             Err(unstored) => Err(unstored),
         };

@@ -112,19 +112,20 @@ impl Gateway {
     fn send(&self, body: &[u8]) -> (u16, String) {
         Self::asked(&self.http, &post("Connection: close\r\n", body))
     }
+
+    fn send_of(&self, tenant: &str, body: &[u8]) -> (u16, String) {
+        let headers = format!("Connection: close\r\nx-tenant: {tenant}\r\n");
+        Self::asked(&self.http, &post(&headers, body))
+    }
 }
 
 #[test]
 fn a_tenant_over_its_limit_is_told_so_and_others_are_stored() {
     let volume = Volume::new("tenants");
-    let limits = "deadLetterBytesMax: 2MiB, tenants: {header: x-tenant, bytesPerSecond: 1KiB}";
-    let gateway = Gateway::start_with(&volume.config().replace("deadLetterBytesMax: 2MiB", limits));
+    let gateway = Gateway::start_with(&with_tenants(&volume, "bytesPerSecond: 1KiB"));
     // Its time is 15 s, more than the test takes.
     let large = request("a".repeat(20_000));
-    let send = |tenant: &str| {
-        let headers = format!("Connection: close\r\nx-tenant: {tenant}\r\n");
-        Gateway::asked(&gateway.http, &post(&headers, &large))
-    };
+    let send = |tenant: &str| gateway.send_of(tenant, &large);
     assert_eq!(send("a").0, 200, "a request above the burst is taken");
     let (status, answer) = send("a");
     assert_eq!(status, 429, "{answer}");
@@ -142,6 +143,35 @@ fn a_tenant_over_its_limit_is_told_so_and_others_are_stored() {
     assert!(metrics.contains("sluice_gateway_server_answers_total{outcome=\"tenant_limit\""), "{metrics}");
 }
 
+#[test]
+fn a_tenant_over_its_limit_of_spans_is_told_so_and_others_are_stored() {
+    let volume = Volume::new("tenant-spans");
+    let gateway = Gateway::start_with(&with_tenants(&volume, "spansPerSecond: 1"));
+    // The time of its spans is 35 s, more than the test takes. Its bytes have no limit.
+    let many = spans(&vec!["a".repeat(1_000); 40]);
+    let send = |tenant: &str| gateway.send_of(tenant, &many);
+    assert_eq!(send("a").0, 200, "a request above the burst is taken");
+    let (status, answer) = send("a");
+    assert_eq!(status, 429, "{answer}");
+    assert!(answer.contains("more than the limit of 1 spans a second"), "{answer}");
+    assert_eq!(send("b").0, 200, "another tenant");
+    let (_, metrics) = gateway.get("/metrics");
+    for line in [
+        "sluice_gateway_otlp_requests_refused_total{reason=\"tenant_spans\"} 1",
+        "sluice_gateway_otlp_requests_refused_total{reason=\"tenant_bytes\"} 0",
+        "sluice_gateway_otlp_requests_total 2",
+        "sluice_gateway_otlp_spans_total 80",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+}
+
+/// The config with limits of tenants.
+fn with_tenants(volume: &Volume, limit: &str) -> String {
+    let limits = format!("deadLetterBytesMax: 2MiB, tenants: {{header: x-tenant, {limit}}}");
+    volume.config().replace("deadLetterBytesMax: 2MiB", &limits)
+}
+
 /// A request over HTTP/1.1, with more headers.
 fn post(headers: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
@@ -153,8 +183,19 @@ fn post(headers: &str, body: &[u8]) -> Vec<u8> {
 
 /// A request with one span of this name.
 fn request(name: String) -> Vec<u8> {
-    let span = Span { trace_id: vec![7; 16], span_id: vec![7; 8], name, ..Span::default() };
-    let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
+    spans(&[name])
+}
+
+/// A request with spans of these names.
+fn spans(names: &[String]) -> Vec<u8> {
+    let span = |name: &String| Span {
+        trace_id: vec![7; 16],
+        span_id: vec![7; 8],
+        name: name.clone(),
+        ..Span::default()
+    };
+    let spans = names.iter().map(span).collect();
+    let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
     TracesData { resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }] }
         .encode_to_vec()
 }

@@ -1,6 +1,7 @@
 //! Metrics of `source.otlp`: requests, the logs that keep them, and dead letters on the queue volume. All stay 0 with `source.kafka`.
 
 use super::{Maker, ServerMetrics};
+use crate::ground::measure::Measure;
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge};
 
 /// Buckets in seconds: from a sync of a fast disk to the longest wait of a request.
@@ -14,8 +15,7 @@ pub enum RequestRefusal {
     /// It is too large as protobuf.
     TooLarge,
     /// Its tenant sends more than it may.
-    TenantSpans,
-    TenantBytes,
+    Tenant(Measure),
     /// No thread, or no memory, is free.
     Busy,
     /// The queue volume has no room.
@@ -30,8 +30,8 @@ impl RequestRefusal {
     const ALL: [Self; 8] = [
         Self::Malformed,
         Self::TooLarge,
-        Self::TenantSpans,
-        Self::TenantBytes,
+        Self::Tenant(Measure::Spans),
+        Self::Tenant(Measure::Bytes),
         Self::Busy,
         Self::Full,
         Self::Slow,
@@ -42,9 +42,7 @@ impl RequestRefusal {
     const fn is_want(self) -> bool {
         match self {
             Self::Busy | Self::Full | Self::Slow => true,
-            Self::Malformed | Self::TooLarge | Self::TenantSpans | Self::TenantBytes | Self::Draining => {
-                false
-            }
+            Self::Malformed | Self::TooLarge | Self::Tenant(_) | Self::Draining => false,
         }
     }
 
@@ -53,8 +51,7 @@ impl RequestRefusal {
         match self {
             Self::Malformed => "malformed",
             Self::TooLarge => "too_large",
-            Self::TenantSpans => "tenant_spans",
-            Self::TenantBytes => "tenant_bytes",
+            Self::Tenant(measure) => measure.refusal_label(),
             Self::Busy => "busy",
             Self::Full => "full",
             Self::Slow => "slow",
