@@ -18,8 +18,8 @@
 //! | slack | limit ÷ [`SLACK_DIVISOR`] | the allocator's overhead |
 //! | | and an eighth of the rest | only with `source.otlp`: what the allocator keeps of bodies that were freed |
 //!
-//! With `source.otlp`, `kafka` is the messages that workers hold, and nothing is spilled: `spool` is the index of the logs, and pieces of messages
-//! that are packed and unpacked ([`spool_bytes`]).
+//! With `source.otlp`, `kafka` is the messages that workers hold, and nothing is spilled: `spool` is the index of each log and of the dead letters, and
+//! pieces of messages that are packed and unpacked ([`spool_bytes`]). The active partitions are the logs of the config.
 //!
 //! The pool must have room for a block of [`BLOCK_BYTES_MAX`]: if workers find no chunk for a message, they take turns, and each waits
 //! for room for the largest block, so that it can finish its message. An empty pool is back-pressure, never a deadlock. The pool has room
@@ -39,8 +39,8 @@ pub const BASE_BYTES: u64 = 40 << 20;
 /// of about 550 bytes each, including the volume's own index; the gateway asserts this.
 pub const SPOOL_BYTES: u64 = 4_480 << 10;
 
-/// The index of two logs. Chosen: 4,096 segments of each, and the open ones.
-const LOG_INDEX_BYTES: u64 = 2 << 20;
+/// The index of a log. Chosen: 4,096 segments of about 200 bytes, and 96 KiB of the open one.
+const LOG_INDEX_BYTES: u64 = 1 << 20;
 
 /// A thread's memory to pack messages for a log: a block, and the encoder's table. To unpack them, it has a block. The gateway asserts this maximum.
 pub const PACKING_BYTES: u64 = 276 << 10;
@@ -333,11 +333,15 @@ fn blocks_min(sizing: &Sizing) -> u64 {
 }
 
 /// The index of the queue volume, and what is on its way to it and back: with `source.kafka` the pieces of spilled blocks. With `source.otlp`,
-/// each worker has a thread that packs requests, and unpacks messages itself; one more is unpacked for a dead letter.
+/// each worker has a thread that packs requests, and unpacks messages itself; one more is unpacked for a dead letter. Each log of the config has
+/// an index, and so have the dead letters. Logs that an earlier config has left take nothing from the budget: they get no more requests, and 31
+/// full ones would need 31 MiB for an index that is gone once they are empty; the slack has room for some.
 fn spool_bytes(sizing: &Sizing) -> u64 {
     if sizing.requests.is_some() {
         let threads = u64::from(sizing.workers).saturating_mul(2).saturating_add(1);
-        return threads.saturating_mul(PACKING_BYTES).saturating_add(LOG_INDEX_BYTES).max(SPOOL_BYTES);
+        let logs = u64::from(sizing.partitions_active_max).saturating_add(1);
+        let index_bytes = logs.saturating_mul(LOG_INDEX_BYTES);
+        return threads.saturating_mul(PACKING_BYTES).saturating_add(index_bytes).max(SPOOL_BYTES);
     }
     let pieces = u64::from(sizing.insert_concurrency).saturating_mul(SPOOL_PIECES * SPOOL_PIECE_BYTES);
     pieces.saturating_add(SPOOL_BYTES)
@@ -379,6 +383,7 @@ fn smallest(sizing: &Sizing) -> ByteSize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::otlp_source::LOGS_MAX;
     use proptest::prelude::*;
 
     fn sizing(limit_mib: u64, batch_mib: u64) -> Sizing {
@@ -417,7 +422,19 @@ mod tests {
             Budget::divide(&Sizing { requests: Some(REQUESTS), ..sizing }).unwrap().spool.get()
         };
         assert_eq!(of_otlp(2), SPOOL_BYTES, "what the index of blocks would need");
-        assert_eq!(of_otlp(16) - of_otlp(8), 16 * PACKING_BYTES);
+        assert_eq!(of_otlp(16) - of_otlp(8), 16 * PACKING_BYTES + 8 * LOG_INDEX_BYTES);
+    }
+
+    #[test]
+    fn each_log_has_an_index_and_the_smallest_limit_of_two_workers_stays() {
+        let of_otlp = |logs, limit| {
+            let sizing = Sizing { partitions_active_max: logs, ..sizing(limit, 8) };
+            Sizing { requests: Some(REQUESTS), ..sizing }
+        };
+        let spool = |logs| Budget::divide(&of_otlp(logs, 512)).unwrap().spool.get();
+        assert_eq!(spool(2), SPOOL_BYTES);
+        assert_eq!(spool(LOGS_MAX) - spool(8), u64::from(LOGS_MAX - 8) * LOG_INDEX_BYTES);
+        assert_eq!(smallest_limit(&of_otlp(2, 256)), ByteSize::mib(256), "as gateway/SOURCE_OTLP.md says");
     }
 
     #[test]
