@@ -256,6 +256,22 @@ pub struct VolumeFullState {
     /// The most bytes that all logs may have. Default 0: not known.
     #[serde(default)]
     pub bytes_max: u64,
+    /// What the last of these requests found no more of. Default: bytes.
+    #[serde(default)]
+    pub limit: VolumeLimit,
+}
+
+/// What the logs on a queue volume have no more of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum VolumeLimit {
+    /// Bytes: `bytesMax` is reached.
+    #[default]
+    Bytes,
+    /// Segments: each log that takes requests has the most files that it may have.
+    Segments,
+    /// Room in the volume's file system.
+    Device,
 }
 
 /// What waits on a queue volume.

@@ -71,12 +71,15 @@ fn that_no_broker_is_reached_is_read_back_and_an_older_gateway_does_not_say_it()
 
 #[test]
 fn that_a_volume_is_full_is_read_back_and_an_older_gateway_does_not_say_it() {
-    let said = VolumeFullState { seconds: 75, bytes_max: 1_000 };
+    let said = VolumeFullState { seconds: 75, bytes_max: 1_000, limit: VolumeLimit::Segments };
     let sample = GatewaySample { volume_full: Some(said), ..GatewaySample::default() };
     let written = serde_json::to_value(&sample).unwrap();
-    assert_eq!(written["volumeFull"], serde_json::json!({"seconds": 75, "bytesMax": 1_000}));
+    let expected = serde_json::json!({"seconds": 75, "bytesMax": 1_000, "limit": "segments"});
+    assert_eq!(written["volumeFull"], expected);
     assert_eq!(serde_json::from_value::<GatewaySample>(written).unwrap(), sample);
     assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().volume_full, None);
+    let before: GatewaySample = serde_json::from_str(r#"{"volumeFull": {"seconds": 75}}"#).unwrap();
+    assert_eq!(before.volume_full, Some(VolumeFullState { seconds: 75, ..VolumeFullState::default() }));
 }
 
 #[test]

@@ -108,9 +108,9 @@ impl Status {
 
 /// Whether the logs have no room.
 fn volume_full(numbers: &SourceNumbers) -> Option<VolumeFullState> {
-    let time = numbers.fullness.time(Instant::now())?;
+    let (time, limit) = numbers.fullness.full(Instant::now())?;
     let bytes_max = numbers.log_bytes_max.load(Ordering::Relaxed);
-    Some(VolumeFullState { seconds: time.as_secs(), bytes_max })
+    Some(VolumeFullState { seconds: time.as_secs(), bytes_max, limit })
 }
 
 /// Requests whose body was not read, for want of memory or because there are too many.

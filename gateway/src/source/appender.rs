@@ -13,6 +13,7 @@
 use crate::{
     ground::metrics::Metrics,
     source::{
+        fullness,
         gate::Entered,
         keeper::{Keeper, OnFatal},
         numbers::SourceNumbers,
@@ -20,10 +21,11 @@ use crate::{
 };
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use sluice_gateway_config::VolumeLimit;
 use sluice_otlp_server::BytePermit;
 use sluice_spool::{
-    Directory, Fatal,
-    log::{Log, LogError, Payload, RECORD_MESSAGES_MAX},
+    Directory, Fatal, Full,
+    log::{LOG_SEGMENTS_MAX, Log, LogError, Payload, RECORD_MESSAGES_MAX},
 };
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -154,9 +156,9 @@ impl Appender {
                         answer(append, Err(Unstored::TooLarge(unfit.to_string())));
                     }
                 }
-                Err(unstored @ LogError::Full(_)) => {
-                    self.numbers.fullness.refuse(Instant::now());
-                    let why = self.why_full(&unstored);
+                Err(LogError::Full(full)) => {
+                    self.numbers.fullness.refuse(fullness::limit(full), Instant::now());
+                    let why = self.why_full(full);
                     for append in record {
                         answer_full(append, &why);
                     }
@@ -235,13 +237,14 @@ impl Appender {
     }
 
     /// The answer to a request for which there is no room.
-    fn why_full(&self, unstored: &LogError) -> String {
+    fn why_full(&self, full: Full) -> String {
         let used = self.used();
         let most = self.numbers.log_bytes_max.load(Ordering::Relaxed);
         let (path, volume_bytes) = &self.volume;
         format!(
-            "the queue volume {path} has no room ({unstored}): requests that ClickHouse does not have yet take {used} of {most} bytes, and the \
-             volume has {volume_bytes}; send it again. If ClickHouse is slow for longer, raise queue.maxBytes, or increase the volume"
+            "the queue volume {path} has no room ({full}): requests that ClickHouse does not have yet take {used} of {most} bytes, and the \
+             volume has {volume_bytes}; send it again. If ClickHouse is slow for longer, {}",
+            more_room(fullness::limit(full))
         )
     }
 
@@ -314,6 +317,18 @@ fn answer(append: Append, result: Result<(), Unstored>) {
         // The client has gone, or has another answer already.
     }
     drop(entered);
+}
+
+/// What gives requests more room.
+fn more_room(limit: VolumeLimit) -> String {
+    match limit {
+        VolumeLimit::Bytes => "raise queue.maxBytes, or increase the volume".to_owned(),
+        VolumeLimit::Device => "increase the volume".to_owned(),
+        VolumeLimit::Segments => format!(
+            "send more spans in a request, or raise source.otlp.logs: each log has at most {LOG_SEGMENTS_MAX} files, and a larger volume \
+             does not change that"
+        ),
+    }
 }
 
 fn answer_full(append: Append, why: &str) {

@@ -480,6 +480,7 @@ fn a_full_volume_says_so_with_its_size_and_takes_requests_again_once_they_are_co
     };
     assert!((28..32).contains(&stored), "{stored} MiB of 32 are stored");
     assert!(why.contains("/queue") && why.contains("1073741824"), "{why}");
+    assert!(why.ends_with(&more_room(VolumeLimit::Bytes)), "{why}");
     assert_eq!(opened.messages().len(), stored);
     for log in opened.keeper.logs() {
         let commit = Commit { offset: log.end, metadata: "plan".to_owned() };

@@ -279,7 +279,10 @@ fn a_full_volume_is_named_with_its_size_and_clients_are_told_to_come_again() {
     assert!(text.contains("retry-after: 5") && text.contains(&path) && text.contains("33554432"), "{text}");
     assert_eq!(gateway.get("/readyz").0, 200);
     let (_, state) = gateway.get("/state");
-    assert!(state.contains("\"volumeFull\":{\"seconds\":0,\"bytesMax\":33554432}"), "{state}");
+    assert!(
+        state.contains("\"volumeFull\":{\"seconds\":0,\"bytesMax\":33554432,\"limit\":\"bytes\"}"),
+        "{state}"
+    );
     let (_, metrics) = gateway.get("/metrics");
     assert!(metrics.contains("sluice_gateway_otlp_requests_refused_total{reason=\"full\"} 1"), "{metrics}");
     assert!(metrics.contains("sluice_gateway_log_bytes_max 33554432"), "{metrics}");

@@ -1,5 +1,7 @@
 //! Gateways with `source.otlp` whose volume has no room for requests, as they say themselves.
 
+use sluice_gateway_config::VolumeLimit;
+
 /// A volume may be full for this many seconds before that is said: until then, clients send their requests again. Chosen, as for a gateway that is
 /// not ready.
 pub const FULL_SECONDS: u64 = 60;
@@ -15,4 +17,6 @@ pub struct FullVolumeSeen {
     pub seconds: u64,
     /// The most bytes that its logs may have; 0 if it does not say.
     pub bytes_max: u64,
+    /// What they have no more of.
+    pub limit: VolumeLimit,
 }

@@ -18,7 +18,7 @@ use sluice_crds::{
     OtlpSource, TracePipeline,
     status::{condition, reason},
 };
-use sluice_gateway_config::ByteSize;
+use sluice_gateway_config::{ByteSize, VolumeLimit};
 
 /// Whether a gateway accepts OTLP.
 pub(super) fn reachable(pipeline: &TracePipeline, otlp: &OtlpSource, observed: &Observed) -> Verdict {
@@ -83,25 +83,41 @@ fn without_full(message: &str) -> &str {
     before.rsplit_once("; ").map_or("", |(of_logs, _)| of_logs)
 }
 
-/// Gateways whose volume has no room for requests, with its claim, its size and what helps.
+/// Gateways whose volume has no room for requests, with its claim, its size, the limit and what helps.
 fn full(pipeline: &TracePipeline, wanted: u32, observed: &Observed) -> Option<String> {
     let lasts = |seen: &&FullVolumeSeen| seen.seconds >= FULL_SECONDS && seen.ordinal < wanted;
+    let full: Vec<_> = observed.full_volumes.iter().filter(lasts).collect();
     let named_volume = |seen: &FullVolumeSeen| {
         let mut claims = observed.volumes.claims.iter();
         let capacity = claims.find(|claim| claim.ordinal == seen.ordinal).and_then(|claim| claim.capacity);
         let size = capacity.map(|bytes| whole_mib(ByteSize::bytes(bytes)));
         let size = size.unwrap_or_else(|| pipeline.spec.queue.size.clone());
-        let most = match seen.bytes_max {
-            0 => String::new(),
-            most => format!(", up to {} of it for requests", whole_mib(ByteSize::bytes(most))),
+        let limit = match (seen.limit, seen.bytes_max) {
+            (VolumeLimit::Segments, _) => ", whose logs have as many files as they may".to_owned(),
+            (VolumeLimit::Device, _) => ", whose file system has no room".to_owned(),
+            (VolumeLimit::Bytes, 0) => String::new(),
+            (VolumeLimit::Bytes, most) => {
+                format!(", up to {} of it for requests", whole_mib(ByteSize::bytes(most)))
+            }
         };
-        format!("{pod} (claim queue-{pod} of {size}{most})", pod = seen.name)
+        format!("{pod} (claim queue-{pod} of {size}{limit})", pod = seen.name)
     };
-    let pods = named(observed.full_volumes.iter().filter(lasts).map(named_volume).collect())?;
+    let pods = named(full.iter().copied().map(named_volume).collect())?;
+    let field = more_room(&full);
     Some(format!(
         "{pods}{FULL} that are not inserted, so clients have to send again. If SinkReachable is True, clients send \
-         more than ClickHouse takes: add gateways (replicas, or scaling.minReplicas in Auto) or increase queue.size"
+         more than ClickHouse takes: add gateways (replicas, or scaling.minReplicas in Auto) or increase {field}"
     ))
+}
+
+/// The fields that give requests more room. A larger volume has no more files.
+fn more_room(full: &[&FullVolumeSeen]) -> &'static str {
+    let of_files = full.iter().filter(|seen| seen.limit == VolumeLimit::Segments).count();
+    match of_files {
+        0 => "queue.size",
+        all if all == full.len() => "source.otlp.logs",
+        _ => "queue.size and source.otlp.logs",
+    }
 }
 
 /// What is said of logs that stand still.

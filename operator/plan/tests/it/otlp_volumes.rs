@@ -4,6 +4,7 @@ use crate::{
     otlp::{condition, running, said},
     sample,
 };
+use sluice_gateway_config::VolumeLimit;
 use sluice_plan::{
     observed::{ClaimSeen, DrainJobSeen, DrainJobState, FullVolumeSeen, Silence, SilentSeen, TemplateSeen},
     scale::Standing,
@@ -20,6 +21,7 @@ fn a_volume_that_is_full_is_named_with_its_claim_its_size_and_what_helps() {
         name: format!("otlp-traces-gateway-{ordinal}"),
         seconds,
         bytes_max: 9_664 << 20,
+        limit: VolumeLimit::Bytes,
     };
     facts.volumes.claims = vec![ClaimSeen {
         name: "queue-otlp-traces-gateway-1".into(),
@@ -53,6 +55,26 @@ fn a_volume_that_is_full_is_named_with_its_claim_its_size_and_what_helps() {
                 assert!(ready.message.ends_with("or increase queue.size"), "{}", ready.message);
             }
         }
+    }
+    // A larger volume has no more files for a log.
+    let of_files = FullVolumeSeen { limit: VolumeLimit::Segments, ..full(1, 60) };
+    let of_device = FullVolumeSeen { limit: VolumeLimit::Device, ..full(1, 60) };
+    for (volumes, limit, helps) in [
+        (
+            vec![of_files.clone()],
+            "10240Mi, whose logs have as many files as they may)",
+            "or increase source.otlp.logs",
+        ),
+        (
+            vec![full(0, 60), of_files],
+            "9664Mi of it for requests)",
+            "or increase queue.size and source.otlp.logs",
+        ),
+        (vec![of_device], "10240Mi, whose file system has no room)", "or increase queue.size"),
+    ] {
+        facts.full_volumes = volumes;
+        let message = condition(&said(&pipeline, &facts), "Ready").message.clone();
+        assert!(message.contains(limit) && message.ends_with(helps), "{message}");
     }
     // Before an operator that starts has enough samples, the gateways say it already.
     facts.scaling.standing = None;

@@ -24,6 +24,7 @@ pub fn hear(
                 name: gateway.name.clone(),
                 seconds: full.seconds,
                 bytes_max: full.bytes_max,
+                limit: full.limit,
             }),
             None => before.remove(gateway),
         };
@@ -41,7 +42,7 @@ mod tests {
         super::{Absence, Error, looks::Said, sample::report::Report, unconnected::tests::gateway},
         *,
     };
-    use sluice_gateway_config::{GatewaySample, VolumeFullState};
+    use sluice_gateway_config::{GatewaySample, VolumeFullState, VolumeLimit};
     use sluice_plan::{Moment, drain::undrain::Says};
     use std::time::Duration;
 
@@ -49,7 +50,11 @@ mod tests {
     fn gateways_whose_volume_is_full_are_known_in_their_order() {
         let all = [gateway(2), gateway(0), gateway(1), gateway(3)];
         let said = |ordinal: u32, seconds: Option<u64>| {
-            let volume_full = seconds.map(|seconds| VolumeFullState { seconds, bytes_max: 1_000 });
+            let volume_full = seconds.map(|seconds| VolumeFullState {
+                seconds,
+                bytes_max: 1_000,
+                limit: VolumeLimit::Segments,
+            });
             let report = Report::of(&GatewaySample { volume_full, ..GatewaySample::default() });
             let (absence, says) = (Absence::None, Says::TakesPart);
             Said { gateway: gateway(ordinal), after: Duration::ZERO, absence, says, report: Ok(report) }
@@ -64,6 +69,7 @@ mod tests {
             name: format!("prod-gateway-{ordinal}"),
             seconds,
             bytes_max: 1_000,
+            limit: VolumeLimit::Segments,
         };
         let mut memory = FullVolumeMemory::default();
         assert_eq!(hear(&mut memory, None, &all), []);
