@@ -37,6 +37,9 @@
 //! | 8 | 4 s | 32 s | 0.25 |
 //! | 96 | 48 s | 60 s | 1.6 |
 //!
+//! While another worker waits for memory, a worker seals blocks that hold some once they are a second old, whatever their shard's age is
+//! (`reading/worker/room.rs`).
+//!
 //! Owner: the workers, which share the number of open blocks and of recently closed ones.
 
 use crate::ground::shard_flags::ShardFlags;

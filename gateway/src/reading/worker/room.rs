@@ -4,8 +4,14 @@ use super::{
     Taken, Worker,
     partition::{Owned, Reading, State},
 };
+use crate::blocks::block::OpenBlock;
 use sluice_kafka::Renew;
 use sluice_ranges::{Generation, PartitionId};
+use std::time::{Duration, Instant};
+
+/// The age from which on a block is sealed whose chunks another worker waits for, however old it may become otherwise. Chosen: the default of
+/// `maxInterval`. Blocks become a minute old while merges are behind, and an idle worker would keep the memory for so long.
+const HELD_MAX: Duration = Duration::from_secs(1);
 
 impl Worker {
     /// Encodes the messages that waited for room, once there is room. `false` while there is none.
@@ -45,6 +51,12 @@ impl Worker {
         if !self.out_of_room && self.parts.pool.is_waited_for() {
             self.give_up_replays();
         }
+    }
+
+    /// Whether another worker waits for memory that this block has held for long enough. A block without chunks keeps no memory from others.
+    pub(super) fn holds_room(&self, block: &OpenBlock, now: Instant) -> bool {
+        let (_, age) = block.age(now);
+        age >= HELD_MAX && !block.chunks.is_empty() && self.parts.pool.is_waited_for()
     }
 
     fn give_up_replays(&mut self) {

@@ -14,14 +14,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 impl Worker {
-    /// Handles partitions without new messages: ends ranges that have reached their maximum age and ranges whose cut lies in front of the
-    /// log's end, and restarts partitions that are to restart.
+    /// Handles partitions without new messages: ends ranges that have reached their maximum age, ranges whose memory another worker waits for, and
+    /// ranges whose cut lies in front of the log's end, and restarts partitions that are to restart.
     pub(super) fn advance(&mut self, now: Instant) {
         let mut partitions = std::mem::take(&mut self.partitions);
         let mut leaving = Vec::new();
         self.unsealed = false;
         for (index, Owned { reading, .. }) in partitions.iter_mut().enumerate() {
-            let due = |block: &OpenBlock| self.parts.age_max.time_left(block.age(now), now).is_zero();
+            let due = |block: &OpenBlock| {
+                self.parts.age_max.time_left(block.age(now), now).is_zero() || self.holds_room(block, now)
+            };
             let is_due = reading.block.as_ref().is_some_and(due);
             let sealed =
                 self.catch_up(reading).and_then(|()| if is_due { self.flush(reading) } else { Ok(()) });

@@ -50,8 +50,6 @@ fn worker(pool: &Arc<Pool>) -> (Worker, Receiver<Report>) {
 
 /// A partition that replays up to 90, with a block of this many bytes.
 fn replaying(worker: &mut Worker, partition: i32, bytes: usize) -> Reading {
-    let generation = Generation(1);
-    let settings = Settings { rule: RULE, routing_epoch: 0, destination: None, topic_id: None, instance: 1 };
     let plan = Plan {
         offset: 0,
         rule: RULE,
@@ -67,7 +65,16 @@ fn replaying(worker: &mut Worker, partition: i32, bytes: usize) -> Reading {
         doubtful_up_to: 0,
     };
     let metadata = plan.encode();
-    let committed = Committed { commit: Some((0, &metadata)), begin: 0, log: Log { start: 0, end: 90 } };
+    let reading = reading(worker, partition, bytes, Some((0, &metadata)));
+    assert!(reading.cutter.is_replaying());
+    reading
+}
+
+/// A partition with this commit, and a block of this many bytes.
+fn reading(worker: &mut Worker, partition: i32, bytes: usize, commit: Option<(i64, &str)>) -> Reading {
+    let generation = Generation(1);
+    let settings = Settings { rule: RULE, routing_epoch: 0, destination: None, topic_id: None, instance: 1 };
+    let committed = Committed { commit, begin: 0, log: Log { start: 0, end: 90 } };
     let now = Now { steady: Duration::ZERO, unix_seconds: 1 };
     let (_, cutter, _) = Ranges::assigned(generation, &committed, settings, now).unwrap();
     let id = PartitionId { topic: "spans".into(), partition };
@@ -85,7 +92,7 @@ fn replaying(worker: &mut Worker, partition: i32, bytes: usize) -> Reading {
         caught_up: false,
         tail_unasked: false,
     };
-    assert!(reading.cutter.is_replaying() && worker.opens(&mut reading));
+    assert!(worker.opens(&mut reading));
     assert_eq!(reading.cutter.take(0, Some(b"value")), None);
     let block = reading.block.as_mut().unwrap();
     block.chunks.store(&worker.parts.pool, Purpose::Fill).append(&vec![1; bytes]).unwrap();
@@ -107,6 +114,33 @@ fn a_worker_that_finds_room_for_itself_gives_up_what_leaves_none_for_another_one
     assert!(!pool.claim_replay(), "the first one has the right");
     drop(waiting);
     assert!(!pool.is_waited_for());
+}
+
+#[test]
+fn an_idle_worker_seals_blocks_whose_memory_another_one_waits_for() {
+    let pool = Arc::new(Pool::new(64 << 20, 4, 2));
+    let (mut worker, _reports) = worker(&pool);
+    worker.parts.age_max = worker.parts.age_max.clone().for_shards(1);
+    worker.parts.age_max.merges().say(0, true);
+    for (partition, bytes) in [(0, 5 * CHUNK_BYTES), (1, 0)] {
+        let reading = reading(&mut worker, partition, bytes, None);
+        let queue = PartitionQueue::Log(RefCell::new(Box::new(Ended(1))));
+        worker.partitions.push(Owned { queue, reading });
+    }
+    let now = Instant::now();
+    let open =
+        |worker: &Worker| worker.partitions.iter().filter(|owned| owned.reading.block.is_some()).count();
+    worker.advance(now + Duration::from_secs(2));
+    assert_eq!(open(&worker), 2, "merges are behind, and blocks become larger");
+    let waiting = pool.wait();
+    worker.advance(now);
+    assert_eq!(open(&worker), 2, "it has just begun");
+    worker.advance(now + Duration::from_secs(2));
+    assert_eq!(open(&worker), 1, "a block that has no chunk gives nothing to others");
+    assert_eq!(pool.free_bytes(), pool.total_bytes());
+    drop(waiting);
+    worker.advance(now + Duration::from_secs(2));
+    assert_eq!(open(&worker), 1);
 }
 
 /// A log that has no more messages.
