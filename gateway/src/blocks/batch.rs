@@ -37,6 +37,9 @@
 //! | 8 | 4 s | 32 s | 0.25 |
 //! | 96 | 48 s | 60 s | 1.6 |
 //!
+//! While a gateway with `source.otlp` drains, its logs are read to their end, and the drain waits for the last blocks. They are due after
+//! [`AGE_DRAINING`], whatever else holds: nothing more comes that would fill them. With Kafka, a drain takes the partitions back, and workers seal at once.
+//!
 //! While another worker waits for memory, a worker seals blocks that hold some once they are a second old, whatever their shard's age is
 //! (`reading/worker/room.rs`).
 //!
@@ -44,6 +47,7 @@
 
 use crate::ground::shard_flags::ShardFlags;
 use sluice_gateway_config::Insert;
+use sluice_kafka::Drain;
 use std::{
     sync::{
         Arc,
@@ -77,6 +81,9 @@ const AGE_FACTOR_MERGES: u32 = 8;
 /// How long blocks close at the interval after a partition has found no row buffer. Chosen: longer than the turn of a partition.
 const CROWDED_MS: u64 = 5_000;
 
+/// The age of an open block while the gateway drains, unless the config's is shorter. Chosen: messages that are read in this time still share a block.
+const AGE_DRAINING: Duration = Duration::from_secs(1);
+
 /// The maximum age of open blocks. Clones share the counts of open and closed blocks.
 #[derive(Debug, Clone)]
 pub struct BlockAge {
@@ -84,6 +91,7 @@ pub struct BlockAge {
     shared: Arc<Shared>,
     behind: ShardFlags,
     merges: ShardFlags,
+    drain: Drain,
 }
 
 #[derive(Debug)]
@@ -110,13 +118,20 @@ impl BlockAge {
             used_up_to_ms: AtomicU64::new(0),
         };
         let (interval, shared) = (insert.max_interval.to_std(), Arc::new(shared));
-        Self { interval, shared, behind: ShardFlags::default(), merges: ShardFlags::default() }
+        let (behind, merges) = (ShardFlags::default(), ShardFlags::default());
+        Self { interval, shared, behind, merges, drain: Drain::default() }
     }
 
     /// With flags for this number of shards.
     #[must_use]
     pub fn for_shards(self, shards: usize) -> Self {
         Self { behind: ShardFlags::of(shards), merges: ShardFlags::of(shards), ..self }
+    }
+
+    /// With the flag that the process drains.
+    #[must_use]
+    pub fn draining_with(self, drain: Drain) -> Self {
+        Self { drain, ..self }
     }
 
     /// The shards with blocks on the queue volume. Delivery sets them.
@@ -152,6 +167,9 @@ impl BlockAge {
 
     /// The current maximum age of a shard's blocks that are not full.
     pub fn most(&self, shard: usize, now: Instant) -> Duration {
+        if self.drain.is_requested() {
+            return self.interval.min(AGE_DRAINING);
+        }
         if self.is_crowded(now) {
             return self.interval;
         }
@@ -170,7 +188,8 @@ impl BlockAge {
     /// How much longer a shard's block of this age may stay open; zero when it is due.
     pub fn time_left(&self, (shard, age): (usize, Duration), now: Instant) -> Duration {
         let most = self.most(shard, now).saturating_sub(age);
-        if self.is_crowded(now) || self.behind.is(shard) || self.merges.is(shard) {
+        if self.drain.is_requested() || self.is_crowded(now) || self.behind.is(shard) || self.merges.is(shard)
+        {
             return most;
         }
         let free_from = self.shared.used_up_to_ms.load(Ordering::Relaxed);
@@ -254,6 +273,28 @@ mod tests {
         let later = now + Duration::from_mins(1);
         age_max.merges().say(0, false);
         assert_eq!(age_max.most(0, later), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_drain_waits_a_second_for_a_block_whatever_else_holds() {
+        let drain = Drain::default();
+        let insert = Insert { max_interval: sluice_gateway_config::Duration::secs(5), ..Insert::default() };
+        let age_max = BlockAge::of(&insert).for_shards(2).draining_with(drain.clone());
+        let now = age_max.shared.started + Duration::from_mins(1);
+        age_max.merges().say(0, true);
+        let _open: Vec<OpenCount> = (0..96).map(|_| age_max.open()).collect();
+        (0..100).for_each(|_| age_max.closed(now));
+        let left = |shard| age_max.time_left((shard, Duration::from_secs(1)), now);
+        assert_eq!((left(0), left(1)), (Duration::from_secs(59), Duration::from_millis(46_500)));
+        drain.request();
+        assert_eq!((left(0), left(1)), (Duration::ZERO, Duration::ZERO));
+        assert_eq!(age_max.most_of_all(now), Duration::from_secs(1));
+        drain.resume();
+        assert_eq!(left(0), Duration::from_secs(59));
+        let short = Insert { max_interval: sluice_gateway_config::Duration::millis(100), ..insert };
+        let short = BlockAge::of(&short).draining_with(drain.clone());
+        drain.request();
+        assert_eq!(short.most(0, now), Duration::from_millis(100));
     }
 
     /// Runs `count` partitions with a message every 100 ms each for two minutes: blocks closed a second, and the age of the oldest.
