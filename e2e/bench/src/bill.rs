@@ -124,7 +124,8 @@ Examples:
 Needs Kafka's jars and ClickHouse, which it fetches if they are missing, and with --collector on also Go and its module
 proxy. It starts a broker, and for each case a ClickHouse with an empty data folder; it uses no local stack. A producer
 sends the spans at the rate to Kafka. When all are committed, the gateway or Collector gets SIGTERM. The case then waits
-until merges are quiet: no merge has run or begun for --quiet seconds. The cost of that last wait is not counted.
+until merges are quiet: no merge has run or begun for --quiet seconds. The cost of that last wait is not counted, nor is
+that of the questions whether merges run.
 Every case inserts the same spans. Choose a rate that the machine sustains: with 30,000 spans/s, two cores are busy.
 
 Blocks: with `default`, a block closes after 1 s or 16 MiB of messages. With a number, it closes at that many rows, with
@@ -163,7 +164,7 @@ server_peak_mib, questions: [as schema-bench]}, failures}]}
   merge_cpu_s_per_million_rows  CPU seconds of all merges per million rows of the table that they wrote
 
 Exit codes:
-  0  every case stored every span exactly once, its program exited with 0, and its merges became quiet
+  0  every case stored every span exactly once, by its number, its program exited with 0, and its merges became quiet
   1  otherwise";
 
 /// The shapes to measure.

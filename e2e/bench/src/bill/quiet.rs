@@ -14,8 +14,11 @@ use crate::schema_bench::Table;
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
-/// Time between two looks at the merges. Each look is a query, which costs the server about 2 ms.
+/// Time between two looks at the merges. Each look is a query, which costs the server about 2 ms; no figure of the bill has that.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Marks the looks in the server's log.
+pub const LOOK_COMMENT: &str = "bill-look";
 
 /// Time between two progress lines.
 const SAID: Duration = Duration::from_mins(1);
@@ -32,8 +35,10 @@ pub struct Patience {
 /// How the wait ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// What the server had used when the last merge was seen.
+    /// What the server had used when the last merge had ended.
     pub reading: Reading,
+    /// When that was read, in microseconds since 1970 by the server's clock; 0 if no merge was seen.
+    pub read_at_us: u64,
     /// Whether merges were quiet.
     pub is_quiet: bool,
 }
@@ -47,17 +52,17 @@ pub async fn until_quiet(case: &str, table: &Table, server: &CaseServer, wait: P
     server.client.execute("SYSTEM FLUSH LOGS part_log").await?;
     let query = merges_query();
     let start = Instant::now();
-    let (mut seen, mut reading) = (Seen::default(), server.reading()?);
+    let (mut seen, mut reading, mut read_at_us) = (Seen::default(), server.reading()?, 0);
     let mut told = Instant::now();
     loop {
         interrupt::check()?;
-        let [running, begun] = table.numbers(&query).await?;
+        let [running, begun, now_us] = table.numbers(&query).await?;
         if seen.look(start.elapsed(), running, begun) {
-            reading = server.reading()?;
+            (reading, read_at_us) = (server.reading()?, now_us);
         }
         let is_quiet = seen.quiet_for(start.elapsed()) >= wait.quiet;
         if is_quiet || start.elapsed() >= wait.most {
-            return Ok(Ended { reading, is_quiet });
+            return Ok(Ended { reading, read_at_us, is_quiet });
         }
         if told.elapsed() >= SAID {
             told = Instant::now();
@@ -67,11 +72,12 @@ pub async fn until_quiet(case: &str, table: &Table, server: &CaseServer, wait: P
     }
 }
 
-/// Merges of the case's tables that run, and all that have begun.
+/// Merges of the case's tables that run, all that have begun, and the server's time in microseconds.
 fn merges_query() -> String {
     format!(
         "SELECT (SELECT count() FROM system.merges WHERE database = '{DATABASE}'), \
-         (SELECT count() FROM system.part_log WHERE event_type = 'MergePartsStart' AND database = '{DATABASE}')"
+         (SELECT count() FROM system.part_log WHERE event_type = 'MergePartsStart' AND database = '{DATABASE}'), \
+         toUnixTimestamp64Micro(now64(6)) SETTINGS log_comment = '{LOOK_COMMENT}'"
     )
 }
 
@@ -80,19 +86,22 @@ fn merges_query() -> String {
 struct Seen {
     /// Merges that have begun.
     begun: u64,
+    /// Whether one ran at the last look.
+    is_running: bool,
     /// When a merge ran or had begun, since the wait began.
     active: Duration,
 }
 
 impl Seen {
-    /// Notes a look; returns whether a merge runs or has begun since the look before.
+    /// Notes a look; returns whether a merge has run since the look before, also if it has ended by now.
     fn look(&mut self, now: Duration, running: u64, begun: u64) -> bool {
         let is_active = running > 0 || begun > self.begun;
-        self.begun = begun;
+        let has_run = is_active || self.is_running;
+        (self.begun, self.is_running) = (begun, running > 0);
         if is_active {
             self.active = now;
         }
-        is_active
+        has_run
     }
 
     fn quiet_for(&self, now: Duration) -> Duration {
@@ -109,6 +118,7 @@ mod tests {
         let seconds = Duration::from_secs;
         let mut seen = Seen::default();
         assert!(seen.look(seconds(0), 1, 7), "it runs");
+        assert!(seen.look(seconds(1), 0, 7), "it ran on after the look before");
         assert!(!seen.look(seconds(10), 0, 7));
         assert_eq!(seen.quiet_for(seconds(10)), seconds(10));
         assert!(seen.look(seconds(20), 0, 8), "it began and ended between two looks");

@@ -18,7 +18,7 @@ pub struct Measured {
     pub time: Duration,
     /// What the gateway or the Collector used.
     pub program: Usage,
-    /// CPU time of the server's process from before the first span until the last merge, microseconds.
+    /// CPU time of the server's process from before the first span until the last merge has ended, without the looks at merges, microseconds.
     pub server_cpu_us: u64,
     /// Largest resident set of the server, bytes.
     pub server_peak_bytes: u64,
@@ -250,6 +250,7 @@ pub mod tests {
                 inserts: 400,
                 insert_cpu_us: 22_000_000,
                 statement_cpu_us: 300_000,
+                look_cpu_us: 40_000,
                 view_cpu_us: 2_000_000,
                 merge_cpu_us: 36_000_000,
                 log_merge_cpu_us: 100_000,
@@ -260,7 +261,6 @@ pub mod tests {
                 parts_max: 31,
                 parts_end: 4,
                 stored_bytes: 180_000_000,
-                rows: 2_000_000,
             },
             questions: vec![Answer {
                 name: "trace",
