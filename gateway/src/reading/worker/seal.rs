@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 impl Worker {
-    /// Handles partitions without new messages: ends ranges that have reached their maximum age, ranges whose memory another worker waits for, and
-    /// ranges whose cut lies in front of the log's end, and restarts partitions that are to restart.
+    /// Handles partitions without new messages. Ends ranges that have reached their maximum age, or whose memory another worker waits for, and ranges
+    /// whose cut lies in front of the log's end. Restarts partitions that are to restart.
     pub(super) fn advance(&mut self, now: Instant) {
         let mut partitions = std::mem::take(&mut self.partitions);
         let mut leaving = Vec::new();
