@@ -407,7 +407,7 @@ mod tests {
                 "spec.sink.clickhouse.{field}: \"http://a:8123\" and \"http://A:8123/\" are one address: gateways use \"http://a:8123\" and \
                  leave out \"http://A:8123/\"; list each server once"
             );
-            assert_eq!(outline.warnings, [warning.clone()]);
+            assert_eq!(outline.warnings, std::slice::from_ref(&warning));
             assert_eq!(outline.comment().lines().next(), Some(format!("# warning: {warning}").as_str()));
             let config = outline.objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
             assert!(!config.to_string().contains("A:8123"), "{config}");

@@ -44,7 +44,7 @@ pub fn hear(
     });
     let starts = not_ready.table_errors.iter().filter_map(|(ordinal, error)| {
         let words = not_ready.reasons.get(ordinal)?.clone();
-        Some(UnusableTable { gateway: named(*ordinal)?, reason: *error, words })
+        Some(UnusableTable { gateway: named(*ordinal)?, reason: error, words })
     });
     let found: Vec<UnusableTable> = inserts.chain(starts).collect();
     let first = |wanted: &str| found.iter().find(|one| one.reason == wanted);

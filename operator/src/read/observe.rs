@@ -25,7 +25,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{Api, ResourceExt};
-use sluice_crds::{InitialOffset, KafkaSource, QueueMode, SchemaManagement, TracePipeline};
+use sluice_crds::{InitialOffset, KafkaSource, Lag, QueueMode, SchemaManagement, TracePipeline};
 use sluice_plan::{
     EdgeSeen, KeptVersions, Names, Observed, Partitions, SchemaSeen, Secrets, ServersSeen, StorageClassSeen,
     TopicSeen, Unresolved, WorkloadSeen, asks_first, group_of, group_owner, names,
@@ -120,8 +120,7 @@ pub async fn observe(
         refused_properties: pipeline.spec.source.kafka.as_ref().map(refused_properties).unwrap_or_default(),
         workload,
         edge: edge(&names, &world.cache),
-        lag: lag_messages
-            .map(|messages| sluice_crds::Lag { messages: i64::try_from(messages).unwrap_or(i64::MAX) }),
+        lag: lag_messages.map(as_lag),
         has_committed: kafka.as_ref().is_some_and(Sample::has_committed),
         has_uncommitted: kafka.as_ref().is_some_and(Sample::has_uncommitted),
         secrets,
@@ -145,6 +144,10 @@ pub async fn observe(
         ..Observed::default()
     };
     Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways, look })
+}
+
+fn as_lag(messages: u64) -> Lag {
+    Lag { messages: i64::try_from(messages).unwrap_or(i64::MAX) }
 }
 
 /// What Kafka says of a pipeline's topics and its group. Without brokers, as with `source.otlp`, nothing is asked, and nothing is known of topics.

@@ -11,19 +11,20 @@ use sluice_plan::{
 };
 use std::time::Duration;
 
-#[test]
-fn a_volume_that_is_full_is_named_with_its_claim_its_size_and_what_helps() {
-    let pipeline = sample("tracepipeline-otlp.yaml");
-    let mut facts = running(&pipeline, 2);
-    facts.scaling.standing = Some(Standing::default());
-    let full = |ordinal: u32, seconds| FullVolumeSeen {
+/// The volume of this gateway, full for so many seconds.
+fn full(ordinal: u32, seconds: u64) -> FullVolumeSeen {
+    FullVolumeSeen {
         ordinal,
         name: format!("otlp-traces-gateway-{ordinal}"),
         seconds,
         bytes_max: 9_664 << 20,
         limit: VolumeLimit::Bytes,
-    };
-    facts.volumes.claims = vec![ClaimSeen {
+    }
+}
+
+/// The claim of the second gateway.
+fn claim() -> ClaimSeen {
+    ClaimSeen {
         name: "queue-otlp-traces-gateway-1".into(),
         ordinal: 1,
         requested: Some(10 << 30),
@@ -31,7 +32,15 @@ fn a_volume_that_is_full_is_named_with_its_claim_its_size_and_what_helps() {
         is_bound: true,
         has_gateway: true,
         ..ClaimSeen::default()
-    }];
+    }
+}
+
+#[test]
+fn a_volume_that_is_full_is_named_with_its_claim_its_size_and_what_helps() {
+    let pipeline = sample("tracepipeline-otlp.yaml");
+    let mut facts = running(&pipeline, 2);
+    facts.scaling.standing = Some(Standing::default());
+    facts.volumes.claims = vec![claim()];
     for (volumes, expected) in [
         (vec![], None),
         // Clients have sent them again by now.
@@ -56,6 +65,30 @@ fn a_volume_that_is_full_is_named_with_its_claim_its_size_and_what_helps() {
             }
         }
     }
+    // Before an operator that starts has enough samples, the gateways say it already.
+    facts.scaling.standing = None;
+    let mut pipeline = pipeline;
+    pipeline.status = Some(said(&pipeline, &facts));
+    assert_eq!(condition(&said(&pipeline, &facts), "Ready").reason, "SinkUnavailable");
+    // One that has just started knows nothing of them until it has asked.
+    facts.full_volumes.clear();
+    facts.silent = vec![SilentSeen {
+        name: "otlp-traces-gateway-1".into(),
+        address: "10.0.0.1:9090".into(),
+        seconds: 0,
+        how: Silence::NotAsked,
+    }];
+    assert_eq!(condition(&said(&pipeline, &facts), "Ready").reason, "SinkUnavailable");
+    facts.silent.clear();
+    assert_eq!(condition(&said(&pipeline, &facts), "Ready").reason, "Running");
+}
+
+#[test]
+fn a_volume_that_is_full_is_said_with_the_limit_that_it_has_reached() {
+    let pipeline = sample("tracepipeline-otlp.yaml");
+    let mut facts = running(&pipeline, 2);
+    facts.scaling.standing = Some(Standing::default());
+    facts.volumes.claims = vec![claim()];
     // A larger volume has no more files for a log.
     let of_files = FullVolumeSeen { limit: VolumeLimit::Segments, ..full(1, 60) };
     let of_device = FullVolumeSeen { limit: VolumeLimit::Device, ..full(1, 60) };
@@ -76,22 +109,6 @@ fn a_volume_that_is_full_is_named_with_its_claim_its_size_and_what_helps() {
         let message = condition(&said(&pipeline, &facts), "Ready").message.clone();
         assert!(message.contains(limit) && message.ends_with(helps), "{message}");
     }
-    // Before an operator that starts has enough samples, the gateways say it already.
-    facts.scaling.standing = None;
-    let mut pipeline = pipeline;
-    pipeline.status = Some(said(&pipeline, &facts));
-    assert_eq!(condition(&said(&pipeline, &facts), "Ready").reason, "SinkUnavailable");
-    // One that has just started knows nothing of them until it has asked.
-    facts.full_volumes.clear();
-    facts.silent = vec![SilentSeen {
-        name: "otlp-traces-gateway-1".into(),
-        address: "10.0.0.1:9090".into(),
-        seconds: 0,
-        how: Silence::NotAsked,
-    }];
-    assert_eq!(condition(&said(&pipeline, &facts), "Ready").reason, "SinkUnavailable");
-    facts.silent.clear();
-    assert_eq!(condition(&said(&pipeline, &facts), "Ready").reason, "Running");
 }
 
 #[test]
