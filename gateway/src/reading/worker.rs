@@ -192,8 +192,8 @@ impl Worker {
         while self.take_ownership() {
             let tended = self.tend_letters();
             let progressed = tended | if self.out_of_room { self.redo() } else { self.turn() };
-            if self.out_of_room && self.letters.holds_message {
-                self.let_go_of_crowded();
+            if self.out_of_room {
+                self.let_go_of_kept();
             }
             self.share_room();
             let now = Instant::now();

@@ -109,7 +109,12 @@ fn bad_messages() -> Vec<Option<Vec<u8>>> {
     ]
 }
 
-async fn send(producer: &FutureProducer, topic: &str, partition: i32, value: Option<&[u8]>) -> Result<i64> {
+pub(super) async fn send(
+    producer: &FutureProducer,
+    topic: &str,
+    partition: i32,
+    value: Option<&[u8]>,
+) -> Result<i64> {
     let mut record = FutureRecord::<(), [u8]>::to(topic).partition(partition);
     record.payload = value;
     let sent = producer.send(record, SEND_PATIENCE).await;

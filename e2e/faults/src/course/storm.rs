@@ -1,6 +1,6 @@
-//! A topic that has only malformed messages: a producer with the wrong format, or another topic's messages.
+//! A topic with many malformed messages: a producer with the wrong format, or another topic's messages.
 //!
-//! Measures how fast they become dead letters, each once and in the order of its partition. Then good messages come again.
+//! Measures how fast they become dead letters, each once and in the order of its partition. Good messages come among them, or afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use futures::future::try_join_all;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 
 use super::SPANS_AFTER;
-use super::input::producer;
+use super::input::{producer, send};
 use crate::scene::{Expected, Scene};
 use e2e_fixtures::letters::Place;
 
@@ -35,6 +35,8 @@ pub enum Storm {
     Alone,
     /// SIGKILL in the middle of the letters.
     Killed,
+    /// Good messages come among the bad ones, in every partition.
+    Mixed,
 }
 
 impl Storm {
@@ -43,7 +45,12 @@ impl Storm {
     /// # Errors
     /// When a letter is missing, or in the wrong place, or what is waited for does not come.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        let places = send_all(scene).await?;
+        let places = if self == Storm::Mixed {
+            scene.start_load();
+            send_each(scene).await?
+        } else {
+            send_all(scene).await?
+        };
         let letters = count(places.len());
         scene.start_gateway(Some("gateway-0"))?;
         let first = scene.wait_metric(0, LETTERS, |count| count > 0.0).await?;
@@ -58,7 +65,9 @@ impl Storm {
         }
         let rate = (letters - first) / began.elapsed().as_secs_f64();
         let good = Instant::now();
-        scene.start_load();
+        if self != Storm::Mixed {
+            scene.start_load();
+        }
         let recovery = scene.recovered(good).await?;
         scene.wait_acked(SPANS_AFTER).await?;
         scene.stop_load().await?;
@@ -83,6 +92,21 @@ async fn send_all(scene: &Scene<'_>) -> Result<Vec<Place>> {
     let value = vec![0xff; MESSAGE_BYTES];
     let partitions = 0..scene.topic.partitions();
     let sent = partitions.map(|partition| send_many(&producer, scene.topic.name(), partition, &value));
+    Ok(try_join_all(sent).await?.concat())
+}
+
+/// Sends one message after the other, so that those of the load come between them.
+async fn send_each(scene: &Scene<'_>) -> Result<Vec<Place>> {
+    let producer = producer(scene)?;
+    let partitions = 0..scene.topic.partitions();
+    let sent = partitions.map(async |partition| {
+        let mut places = Vec::new();
+        for _ in 0..MESSAGES {
+            let offset = send(&producer, scene.topic.name(), partition, Some(b"{}")).await?;
+            places.push((partition, offset));
+        }
+        anyhow::Ok(places)
+    });
     Ok(try_join_all(sent).await?.concat())
 }
 

@@ -254,7 +254,7 @@ pub(super) const SERVERS: [Scenario; 13] = [
     ),
 ];
 
-pub(super) const INPUTS: [Scenario; 12] = [
+pub(super) const INPUTS: [Scenario; 13] = [
     scenario(
         "bad-messages-dead-lettered",
         Fault::Input(Input::BadLettered),
@@ -308,6 +308,12 @@ pub(super) const INPUTS: [Scenario; 12] = [
         Fault::Storm(Storm::Killed),
         FEW,
         "the same, and SIGKILL in the middle: a letter may be doubled, none is missing",
+    ),
+    scenario(
+        "poison-storm-mixed",
+        Fault::Storm(Storm::Mixed),
+        FEW,
+        "12,000 malformed messages among good ones in every partition: no partition restarts, and each has one letter",
     ),
     scenario(
         "wrong-encoding",

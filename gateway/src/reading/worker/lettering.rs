@@ -45,8 +45,10 @@ const SLOW: Duration = Duration::from_secs(5);
 /// State that all letters of a worker share.
 #[derive(Default)]
 pub(super) struct Letters {
-    /// Whether a message is kept that waits for room for its letter.
+    /// Whether a message is kept that waits for room for its letter, or for the letters in front of it.
     pub holds_message: bool,
+    /// When the worker last had no room for rows.
+    out_of_room_at: Option<Instant>,
     /// The last logged reason for skipping messages without a letter.
     refusal_told: Option<&'static str>,
 }
@@ -351,9 +353,13 @@ impl Worker {
         true
     }
 
-    /// Drops messages that wait for room for their letter, because the worker needs the memory for a message that waits for room in the
-    /// pool.
-    pub(super) fn let_go_of_crowded(&mut self) {
+    /// Drops messages that wait for room for their letter, or for letters in front of them, because the worker needs the memory for a message
+    /// that waits for room in the pool.
+    pub(super) fn let_go_of_kept(&mut self) {
+        self.letters.out_of_room_at = Some(Instant::now());
+        if !self.letters.holds_message {
+            return;
+        }
         for Owned { reading, .. } in &mut self.partitions {
             if let State::PendingLetter(letter) = &mut reading.state
                 && letter.let_go()

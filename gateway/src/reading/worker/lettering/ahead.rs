@@ -14,8 +14,12 @@
 //! The worker knows only after polling whether the next message is bad, and a good message cannot be returned without a seek. So the number
 //! of letters ahead is the number of bad messages in a row so far: a single bad message among good ones costs nothing more.
 //!
+//! A message that ends a run is kept, one a worker. While there is one, and for [`CALM`] after the worker had no room for rows, no partition is
+//! polled ahead: a message that could not be kept would be read again from the last commit. A partition that has to repeat ranges ends none
+//! earlier, so it would lose what it has read, and in a topic with many bad messages among good ones it would never get to its end.
+//!
 //! Owner: the worker thread. Limits: [`LETTERS_AHEAD_MAX`] letters a partition, which leave [`ROOM_LEFT_BYTES`] of the room for all
-//! letters; one kept message that ends a run per worker, others are read again.
+//! letters; one kept message a worker.
 
 use super::{PendingLetter, Reading, Stage, State, Taken, Worker};
 use crate::reading::{
@@ -26,7 +30,7 @@ use sluice_kafka::{
     KafkaError, Message, OwnedMessage, Renew,
     dead_letter::{LETTER_QUEUE_BYTES, LETTERS_MAX},
 };
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 /// Letters under way for a partition, besides the first. Chosen: with acknowledgements that take 5 ms, 6,000 messages pass per second;
 /// eight partitions use half of the letters that there may be.
@@ -34,6 +38,10 @@ pub(in super::super) const LETTERS_AHEAD_MAX: usize = 31;
 
 /// Room that is left for partitions without a letter under way.
 const ROOM_LEFT_BYTES: u64 = LETTER_QUEUE_BYTES / 2;
+
+/// How long a worker without room for rows has none again before it polls ahead. Without room it drops the message that it keeps. Chosen: longer than
+/// an INSERT takes under load, so that it happens at most once while ClickHouse is slow.
+pub(super) const CALM: Duration = Duration::from_secs(10);
 
 const _: () =
     assert!(8 * (LETTERS_AHEAD_MAX + 1) * 2 <= LETTERS_MAX, "eight partitions leave half of the letters");
@@ -51,7 +59,7 @@ pub(super) struct LetterRun {
 enum Next {
     /// A message that can be read, or for whose letter there is no room.
     Message(OwnedMessage),
-    /// The same, but the message was not kept.
+    /// The same, but the message was dropped.
     ReadAgain,
     /// The broker had no more messages up to this offset.
     End(Option<i64>),
@@ -83,6 +91,8 @@ impl Worker {
         let most = reading.rejected_in_a_row.min(LETTERS_AHEAD_MAX);
         let goes_well = matches!(first.stage, Stage::UnderWay(_)) && !first.is_told;
         goes_well
+            && !self.letters.holds_message
+            && !self.letters.out_of_room_at.is_some_and(|at| at.elapsed() < CALM)
             && first.ahead.next.is_none()
             && first.ahead.letters.len() < most
             && self.parts.dead_letters.has_room(ROOM_LEFT_BYTES)
@@ -102,8 +112,9 @@ impl Worker {
                 return;
             }
         }
-        let keeps = !std::mem::replace(&mut self.letters.holds_message, true);
-        first.ahead.next = Some(if keeps { Next::Message(message.kept()) } else { Next::ReadAgain });
+        debug_assert!(!self.letters.holds_message, "no partition is polled ahead while a message is kept");
+        first.ahead.next = Some(Next::Message(message.kept()));
+        self.letters.holds_message = true;
     }
 
     /// The error of a message, as far as it can be found without encoding rows.

@@ -32,6 +32,8 @@ use sluice_ranges::{
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
+mod runs;
+
 /// A mock answers within milliseconds; a refused letter waits ten seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -242,80 +244,6 @@ fn a_message_joins_its_range_once_its_letter_is_delivered() {
     assert_eq!(bench.sealed(), [block(&reading, 0, 2, &[GOOD, BAD, GOOD])]);
     assert_eq!(bench.metrics.dead_letters.with_label_values(&["malformed"]).get(), 1);
     assert_eq!((bench.account.imbalance(), bench.account.in_flight()), (0, 0));
-}
-
-#[test]
-fn letters_of_bad_messages_in_a_row_are_under_way_together_and_the_messages_join_in_order() {
-    let mut bench = Bench::new(OnMissing::Stop);
-    let mut reading = bench.reading(0, None);
-    bench.take(&mut reading, 0, BAD);
-    assert!(!bench.take_ahead(&mut reading, 1, BAD), "there was none before");
-    bench.tend_until(&mut reading, is_polling);
-    bench.mock.broker_down(1).unwrap();
-    bench.take(&mut reading, 1, BAD);
-    assert!(bench.take_ahead(&mut reading, 2, BAD) && bench.letters.waiting() == 2);
-    assert!(!bench.take_ahead(&mut reading, 3, BAD), "there was one before");
-    assert_eq!(reading.cutter.position(), 1);
-    bench.mock.broker_up(1).unwrap();
-    bench.tend_until(&mut reading, is_polling);
-    assert_eq!(reading.cutter.position(), 3);
-    bench.take(&mut reading, 3, BAD);
-    for offset in 4..7 {
-        assert!(bench.take_ahead(&mut reading, offset, BAD), "there were three before {offset}");
-    }
-    bench.tend_until(&mut reading, is_polling);
-    bench.take(&mut reading, 7, GOOD);
-    bench.take(&mut reading, 8, BAD);
-    assert!(!bench.take_ahead(&mut reading, 9, BAD), "there was a good one before");
-    bench.tend_until(&mut reading, is_polling);
-    bench.worker.flush(&mut reading).unwrap();
-    let values = [BAD, BAD, BAD, BAD, BAD, BAD, BAD, GOOD, BAD];
-    assert_eq!(bench.sealed(), [block(&reading, 0, 1, &values)]);
-    assert_eq!(bench.metrics.dead_letters.with_label_values(&["malformed"]).get(), 8);
-}
-
-#[test]
-fn what_comes_behind_letters_under_way_waits_for_them() {
-    let mut bench = Bench::new(OnMissing::Stop);
-    let (mut good, mut crowded, mut ends) =
-        (bench.reading(0, None), bench.reading(1, None), bench.reading(0, None));
-    for reading in [&mut good, &mut crowded, &mut ends] {
-        bench.take(reading, 0, BAD);
-        bench.tend_until(reading, is_polling);
-    }
-    bench.mock.broker_down(1).unwrap();
-    for reading in [&mut good, &mut crowded, &mut ends] {
-        bench.take(reading, 1, BAD);
-    }
-    assert!(bench.take_ahead(&mut good, 2, GOOD) && bench.worker.letters.holds_message);
-    assert!(!bench.take_ahead(&mut good, 3, GOOD), "one is enough");
-    assert!(bench.take_ahead(&mut crowded, 2, GOOD));
-    ends.ends(|| Some(10));
-    assert!(!ends.caught_up, "the bad message has not joined its range");
-    bench.mock.broker_up(1).unwrap();
-    bench.tend_until(&mut good, is_polling);
-    assert_eq!((good.cutter.position(), bench.worker.letters.holds_message), (3, false));
-    bench.tend_until(&mut crowded, |reading| matches!(reading.state, State::Leaving(Renew::Letter)));
-    assert_eq!(crowded.cutter.position(), 2, "one message a worker is kept; others are read again");
-    bench.tend_until(&mut ends, is_polling);
-    assert!(ends.caught_up);
-}
-
-#[test]
-fn a_refused_letter_holds_up_those_behind_it_though_they_are_delivered() {
-    let mut bench = Bench::new(OnMissing::Stop);
-    let mut reading = bench.reading(0, None);
-    bench.take(&mut reading, 0, BAD);
-    bench.tend_until(&mut reading, is_polling);
-    bench.deny(1);
-    bench.take(&mut reading, 1, BAD);
-    assert!(bench.take_ahead(&mut reading, 2, BAD));
-    bench.tend_until(&mut reading, is_stopped);
-    assert_eq!((reading.cutter.position(), bench.metrics.partitions_stopped.get()), (1, 1));
-    assert!(!bench.take_ahead(&mut reading, 3, BAD), "the partition stands");
-    bench.tend_until(&mut reading, is_polling);
-    assert_eq!((reading.cutter.position(), bench.metrics.partitions_stopped.get()), (3, 0));
-    assert_eq!(bench.letters.waiting(), 0);
 }
 
 #[test]
