@@ -105,8 +105,10 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, wanted, found, change } = self;
         match change {
-            Change::Create(_) => write!(f, "{what} is missing"),
-            Change::AddColumn(_) => write!(f, "{what} is missing, wanted: {wanted}"),
+            Change::Create(statements) => {
+                write!(f, "{what} is missing; this would take: {}", statements.join(";\n"))
+            }
+            Change::AddColumn(statement) => write!(f, "{what} is missing; this would take: {statement}"),
             Change::ModifySetting(would) | Change::ByHand(would) => {
                 write!(f, "{what} is {found}, wanted: {wanted}; this would take: {would}")
             }

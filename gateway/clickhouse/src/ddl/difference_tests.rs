@@ -123,12 +123,15 @@ fn what_is_missing_is_made_in_the_order_of_its_needs() {
         all.iter().flat_map(|difference| difference.change.statements()).cloned().collect();
     assert_eq!(statements, crate::ddl::create_all(&spec));
     let texts: Vec<_> = all.iter().map(ToString::to_string).collect();
+    let taken = |what: &str, statements: &[String]| {
+        format!("{what} is missing; this would take: {}", statements.join(";\n"))
+    };
     assert_eq!(
         texts,
         [
-            "table otel.otel_traces is missing",
-            "view otel_traces_operations_mv is missing",
-            "view otel_traces_trace_id_ts_mv is missing"
+            taken("table otel.otel_traces", &create_table(&spec)),
+            taken("view otel_traces_operations_mv", &View::Operations.create(&spec)),
+            taken("view otel_traces_trace_id_ts_mv", &View::TraceTimes.create(&spec)),
         ]
     );
     // A view or table that is missing after a failure is created.
@@ -139,7 +142,7 @@ fn what_is_missing_is_made_in_the_order_of_its_needs() {
     ];
     let rest = differences(&spec, &Found { table: Some(made(Layout::Json)), others, ..Found::default() });
     assert_eq!(rest.len(), 1);
-    assert_eq!(rest[0].to_string(), "view otel_traces_operations_mv is missing");
+    assert_eq!(rest[0].to_string(), texts[1]);
 }
 
 #[test]
@@ -167,7 +170,8 @@ fn attributes_of_which_nothing_is_there_are_added_as_they_are_wanted() {
     assert_eq!(
         found(&spec, table.clone()),
         [
-            "column SpanAttributes is missing, wanted: `SpanAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1))"
+            "column SpanAttributes is missing; this would take: ALTER TABLE `otel`.`otel_traces` ADD COLUMN IF NOT EXISTS \
+             `SpanAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1))"
         ]
     );
     assert!(found(&usual(), table)[0].contains("`SpanAttributes` JSON(max_dynamic_paths=64) CODEC"));
@@ -199,11 +203,19 @@ fn optional_columns_are_compared_where_they_are_asked_for() {
             &format!("{alter} `TraceFlags` UInt32 CODEC(ZSTD(1))"),
         ]
     );
+    // A person reads the same statement, with the index.
+    assert_eq!(
+        found(&spec, made(Layout::Map))[0],
+        format!("column ResourceAttributesKeys is missing; this would take: {}", statements[0])
+    );
     // The scope's attributes are added like those of the resource.
     let spec = asked(&[OptionalGroup::ScopeAttributes]);
     assert_eq!(
         found(&spec, made(Layout::Map))[0],
-        "column ScopeAttributes is missing, wanted: `ScopeAttributes` Map(LowCardinality(String), String) CODEC(ZSTD(1))"
+        format!(
+            "column ScopeAttributes is missing; this would take: {alter} `ScopeAttributes` Map(LowCardinality(String), String) \
+             CODEC(ZSTD(1))"
+        )
     );
     assert_eq!(found(&spec, made(Layout::Nested)).len(), 11);
     // What is there and filled is no difference, nor is what the spec does not ask for.
@@ -251,7 +263,10 @@ fn a_column_beside_ours_is_added_once_and_its_type_is_a_persons_business() {
     let spec = TableSpec { columns: vec![column], ..usual() };
     assert_eq!(
         found(&spec, made(Layout::Json)),
-        ["column Route is missing, wanted: `Route` LowCardinality(String) DEFAULT (SpanName)"]
+        [
+            "column Route is missing; this would take: ALTER TABLE `otel`.`otel_traces` ADD COLUMN IF NOT EXISTS \
+             `Route` LowCardinality(String) DEFAULT (SpanName)"
+        ]
     );
     let mut route = described("Route", "LowCardinality(String)");
     route.default_kind = DefaultKind::Default;

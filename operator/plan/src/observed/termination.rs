@@ -12,9 +12,13 @@
 use k8s_openapi::api::core::v1::ContainerStateTerminated;
 use serde_json::Value;
 
-/// The longest text that is taken over into a condition, in characters: a termination message has up to 4,096 bytes,
+/// The longest text of a log that is taken over into a condition, in characters: a termination message has up to 4,096 bytes,
 /// and ten pods may have something to say.
 const MESSAGE_CHARS_MAX: usize = 400;
+
+/// The longest text that a program wrote for this reader, in characters. Chosen: all that the schema Job says. It ends its message behind
+/// a whole statement, and the end of a log has 2,048 bytes.
+const REPORT_CHARS_MAX: usize = 2_000;
 
 /// Exit code of a killed program: 128 and `SIGKILL`.
 const EXIT_KILLED: i32 = 137;
@@ -37,6 +41,7 @@ impl Termination {
         let text = state.message.as_deref().unwrap_or_default();
         let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let told = lines.iter().rev().filter_map(|line| object(line)).find(is_for_this_reader);
+        let chars_max = if told.is_some() { REPORT_CHARS_MAX } else { MESSAGE_CHARS_MAX };
         let last = || object(lines.last()?).filter(|_| !is_killed);
         let (reason, message) = match told.or_else(last) {
             Some(json) => (word(&json, "reason"), word(&json, "message").unwrap_or_default()),
@@ -48,7 +53,7 @@ impl Termination {
             reason => reason.unwrap_or_default(),
         };
         let message = if message.is_empty() { of_kubernetes.to_owned() } else { message };
-        let message = message.chars().take(MESSAGE_CHARS_MAX).collect();
+        let message = message.chars().take(chars_max).collect();
         Self { exit_code: state.exit_code, reason, message }
     }
 }
@@ -130,5 +135,13 @@ mod tests {
     #[test]
     fn a_long_message_is_cut_between_characters() {
         assert_eq!(said(&"ä".repeat(4_000)).1.chars().count(), MESSAGE_CHARS_MAX);
+    }
+
+    #[test]
+    fn a_message_for_this_reader_is_taken_whole() {
+        let message = "ALTER TABLE ".repeat(150);
+        let line = serde_json::json!({"reason": "SchemaDiffers", "message": &message}).to_string();
+        assert!(line.len() < 2_048);
+        assert_eq!(said(&line), (Some("SchemaDiffers".into()), message));
     }
 }
