@@ -433,20 +433,24 @@ pub(crate) mod reference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::reject::Reason;
+    use crate::{reading::reject::Reason, rows::attributes::RowLimit};
 
     #[test]
     fn every_reason_is_counted_before_it_is_given() {
         let malformed = Reason::Malformed(sluice_otlp::validate(b"no trace").unwrap_err());
         let framing = Reason::Framing(crate::reading::framing::FrameError::MagicUnknown(1));
-        for reason in
-            [malformed, framing, Reason::MessageTooLong, Reason::RowTooLarge, Reason::MessageTooLarge]
-        {
+        for reason in [
+            malformed,
+            framing,
+            Reason::MessageTooLong,
+            Reason::RowTooLarge(RowLimit::Bytes),
+            Reason::MessageTooLarge,
+        ] {
             // A new metric does not compile until it is listed here.
             let expected = match reason {
                 Reason::Malformed(_) | Reason::MalformedJson(_) => REJECTED[0],
                 Reason::MessageTooLong => REJECTED[2],
-                Reason::RowTooLarge => REJECTED[3],
+                Reason::RowTooLarge(_) => REJECTED[3],
                 Reason::MessageTooLarge => REJECTED[4],
                 Reason::Framing(_) => REJECTED[5],
             };

@@ -145,7 +145,7 @@ fn encoded_in_order(
     match walk_in_order(message.bytes, &mut rows) {
         Ok(Some(spans)) => Some(whole(spans, &rows)),
         Err(error @ (RowError::Store(_) | RowError::MessageTooLarge)) => Some(not_encoded(&error)),
-        Ok(None) | Err(RowError::Malformed(_) | RowError::RowTooLarge) => None,
+        Ok(None) | Err(RowError::Malformed(_) | RowError::RowTooLarge(_)) => None,
     }
 }
 
@@ -204,7 +204,7 @@ fn not_encoded(error: &RowError<StoreError>) -> Encoded {
         RowError::Store(StoreError::PoolEmpty) => Encoded::NoRoom,
         RowError::Store(StoreError::BlockFull) => Encoded::BlockFull,
         RowError::Malformed(malformed) => Encoded::Rejected(Reason::Malformed(*malformed)),
-        RowError::RowTooLarge => Encoded::Rejected(Reason::RowTooLarge),
+        RowError::RowTooLarge(limit) => Encoded::Rejected(Reason::RowTooLarge(*limit)),
         RowError::MessageTooLarge => Encoded::Rejected(Reason::MessageTooLarge),
     }
 }

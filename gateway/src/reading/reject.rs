@@ -7,7 +7,7 @@
 use crate::{
     reading::framing::{self, FrameError},
     rows::{
-        carry::LIST_BYTES_MAX,
+        attributes::RowLimit,
         raw_limit::{BLOCK_RAW_BYTES_MAX, MESSAGE_RAW_BYTES_MIN, RAW_BYTES_PER_MESSAGE_BYTE},
     },
 };
@@ -37,11 +37,9 @@ pub enum Reason {
         "it is longer than source.kafka.recordBatchBytesMax, which limits the memory in which a worker rewrites JSON"
     )]
     MessageTooLong,
-    #[error(
-        "one of its spans makes a row of more than {} MiB, or has a list or array of more than {} KiB to which attributes.rules apply",
-        budget::ROW_BYTES_MAX >> 20, LIST_BYTES_MAX >> 10
-    )]
-    RowTooLarge,
+    /// One of its spans is too large for a row.
+    #[error("one of its spans {0}")]
+    RowTooLarge(RowLimit),
     /// Its rows are too large for its size, or for one block.
     #[error(
         "its rows are too large or too many: the limit is {} MiB plus {RAW_BYTES_PER_MESSAGE_BYTE} bytes per byte of the message, at \
@@ -65,7 +63,7 @@ impl Reason {
             },
             Self::Framing(_) => "framing",
             Self::MessageTooLong => "message_too_long",
-            Self::RowTooLarge => "row_too_large",
+            Self::RowTooLarge(_) => "row_too_large",
             Self::MessageTooLarge => "message_too_large",
         }
     }
@@ -76,7 +74,7 @@ impl Reason {
             Self::Malformed(malformed) => Some(malformed.position() as u64),
             Self::MalformedJson(malformed) => Some(malformed.position() as u64),
             Self::Framing(_) => Some(0),
-            Self::MessageTooLong | Self::RowTooLarge | Self::MessageTooLarge => None,
+            Self::MessageTooLong | Self::RowTooLarge(_) | Self::MessageTooLarge => None,
         }
     }
 
@@ -217,7 +215,7 @@ impl Rejected {
             digest: Digest::of(message.payload()),
             label: reason.label(),
             position: reason.position(),
-            is_otlp: matches!(reason, Reason::RowTooLarge | Reason::MessageTooLarge),
+            is_otlp: matches!(reason, Reason::RowTooLarge(_) | Reason::MessageTooLarge),
             text: match reason.advice(message.payload().unwrap_or_default()) {
                 Some(advice) => format!("{reason}; {advice}"),
                 None => reason.to_string(),
@@ -344,6 +342,23 @@ mod tests {
         };
         assert!(json(b"\x0a\x00") && json(b"\x00\x00\x00\x00\x01\x00\x0a\x00"));
         assert!(!json(b"{") && !json(b"\x0a\x7f") && !json(br#"{"resourceLogs":[]}"#));
+    }
+
+    #[test]
+    fn a_span_that_is_too_large_is_said_to_pass_one_limit() {
+        for (limit, words) in [
+            (RowLimit::Bytes, "one of its spans makes a row of more than 4 MiB"),
+            (
+                RowLimit::Attributes,
+                "one of its spans has more than 100000 attributes in one object and in the objects that contain it",
+            ),
+            (
+                RowLimit::Ruled,
+                "one of its spans has a list, an array or a key of more than 256 KiB to which attributes.rules apply",
+            ),
+        ] {
+            assert_eq!(Reason::RowTooLarge(limit).to_string(), words);
+        }
     }
 
     #[test]

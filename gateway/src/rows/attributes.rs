@@ -22,14 +22,19 @@ pub mod json;
 pub mod map;
 pub mod nested;
 
-use crate::rows::{carry::SetCarry, span_times::Original, value_text};
+use crate::rows::{
+    carry::{LIST_BYTES_MAX, SetCarry},
+    span_times::Original,
+    value_text,
+};
 use sluice_clickhouse::{
     column::{AttributeColumns, Group},
     groups::Groups,
-    json::JsonSummary,
+    json::{JSON_PATHS_MAX, JsonSummary},
     room::{self, AROUND_BYTES, NoRoom, let_go},
     rowbinary::{VARUINT_BYTES_MAX, put_len, put_string},
 };
+use sluice_gateway_config::budget::ROW_BYTES_MAX;
 use sluice_otlp::{Attributes, Malformed, Scalar, Value};
 
 /// Why attributes could not be written.
@@ -38,7 +43,21 @@ pub enum Error {
     /// They are not OTLP.
     Malformed(Malformed),
     /// They are too many or too long.
-    RowTooLarge,
+    RowTooLarge(RowLimit),
+}
+
+/// The limit that a span passes, in words that follow "one of its spans".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RowLimit {
+    /// The bytes of a row.
+    #[error("makes a row of more than {} MiB", ROW_BYTES_MAX >> 20)]
+    Bytes,
+    /// The attributes of one object.
+    #[error("has more than {JSON_PATHS_MAX} attributes in one object and in the objects that contain it")]
+    Attributes,
+    /// What is written again, or hashed, as rules say.
+    #[error("has a list, an array or a key of more than {} KiB to which attributes.rules apply", LIST_BYTES_MAX >> 10)]
+    Ruled,
 }
 
 impl From<Malformed> for Error {
@@ -49,7 +68,7 @@ impl From<Malformed> for Error {
 
 impl From<NoRoom> for Error {
     fn from(NoRoom: NoRoom) -> Self {
-        Self::RowTooLarge
+        Self::RowTooLarge(RowLimit::Bytes)
     }
 }
 
@@ -92,7 +111,7 @@ fn scalar_bytes(scalar: &Scalar<'_>) -> usize {
 
 /// A row must have all of its attributes. Attributes beyond the limit of an object therefore reject the row; it is not stored without them.
 fn all_stored(summary: JsonSummary) -> Result<(), Error> {
-    if summary.over_limit > 0 { Err(Error::RowTooLarge) } else { Ok(()) }
+    if summary.over_limit > 0 { Err(Error::RowTooLarge(RowLimit::Attributes)) } else { Ok(()) }
 }
 
 /// Writes attributes; reuses its buffers.

@@ -124,14 +124,21 @@ fn escape(byte: u8) -> ([u8; 6], usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::attributes::RowLimit;
 
     #[test]
     fn a_text_that_no_row_can_hold_is_given_up_before_it_is_written() {
         let text = vec![1; 1 << 20];
         let mut out = Vec::new();
-        assert_eq!(put(&mut out, Value::String(&text), text.len() - 1), Err(Error::RowTooLarge));
+        assert_eq!(
+            put(&mut out, Value::String(&text), text.len() - 1),
+            Err(Error::RowTooLarge(RowLimit::Bytes))
+        );
         assert!(out.is_empty());
-        assert_eq!(put(&mut out, Value::String(&text), 2 * text.len()), Err(Error::RowTooLarge));
+        assert_eq!(
+            put(&mut out, Value::String(&text), 2 * text.len()),
+            Err(Error::RowTooLarge(RowLimit::Bytes))
+        );
         assert!(out.capacity() <= 2 * text.len() + room::AROUND_BYTES, "escapes are six bytes of one");
         out.clear();
         put(&mut out, Value::String(&text[..2]), 100).unwrap();

@@ -41,7 +41,7 @@ pub use row_error::RowError;
 
 use nested::{Nested, put_events, put_links};
 
-use crate::rows::attributes::{AttributeWriter, Elements, Set};
+use crate::rows::attributes::{AttributeWriter, Elements, RowLimit, Set};
 use crate::rows::carry::{Carry, SetCarry};
 use crate::rows::origin::{self, Origin};
 use crate::rows::raw_limit::RawLimit;
@@ -404,7 +404,7 @@ fn plain_bytes(span: &Span<'_>) -> usize {
 /// The length of the row, if it is within the limit: capacity left from an earlier row must not hide that it is exceeded.
 fn within_limit<E>(row: &[u8], start_at: usize) -> Result<usize, RowError<E>> {
     let bytes = row.len() - start_at;
-    if bytes > ROW_LEN_MAX { Err(RowError::RowTooLarge) } else { Ok(bytes) }
+    if bytes > ROW_LEN_MAX { Err(RowError::RowTooLarge(RowLimit::Bytes)) } else { Ok(bytes) }
 }
 
 /// The value if there is no original.

@@ -12,8 +12,11 @@ use proptest::prelude::*;
 use prost::Message as _;
 use sluice_clickhouse::column::{Layout, TableColumns};
 use sluice_gateway::{
-    reading::encode::Encoded,
-    rows::carry::{Carrying, hash},
+    reading::{encode::Encoded, reject::Reason},
+    rows::{
+        attributes::RowLimit,
+        carry::{Carrying, LIST_BYTES_MAX, hash},
+    },
 };
 use sluice_gateway_config::{
     AttributeAction, AttributeRule, Attributes, AttributesOf, ByteSize, UnreadableLetters,
@@ -154,6 +157,22 @@ fn a_dropped_value_must_be_readable_all_the_same() {
     let rules = rules(vec![rule(AttributeAction::Drop, &["k"])]);
     let outcome = Case::of(64 << 20, TableColumns::default()).carrying(&rules).add(&broken);
     assert!(matches!(outcome, Encoded::Rejected(_)), "{outcome:?}");
+}
+
+#[test]
+fn a_list_that_is_too_large_for_its_rules_is_rejected_as_such_and_stored_without_them() {
+    let large = list("user", vec![attribute("name", text(&"n".repeat(LIST_BYTES_MAX)))]);
+    let sent = message(resource(vec![]), vec![crate::encodes::span(vec![large])]);
+    for columns in tables() {
+        let added =
+            |attributes: &Attributes| Case::of(64 << 20, columns.clone()).carrying(attributes).add(&sent);
+        for ruled in [rule(AttributeAction::Drop, &["user.email"]), rule(AttributeAction::Hash, &["user"])] {
+            let expected = Encoded::Rejected(Reason::RowTooLarge(RowLimit::Ruled));
+            assert_eq!(added(&rules(vec![ruled])), expected, "{columns}");
+        }
+        let outcome = added(&rules(vec![rule(AttributeAction::Drop, &["other"])]));
+        assert!(matches!(outcome, Encoded::Whole { .. }), "{columns}: {outcome:?}");
+    }
 }
 
 #[test]

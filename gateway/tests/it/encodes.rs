@@ -28,6 +28,7 @@ use sluice_gateway::{
         reject::Reason,
     },
     rows::{
+        attributes::RowLimit,
         carry::{Carry, Carrying},
         origin::Origin,
         services::ServiceTally,
@@ -236,7 +237,7 @@ fn an_empty_message_has_no_rows() {
 fn a_row_that_is_too_large_rejects_its_message() {
     let mut case = Case::new(128 << 20);
     assert!(matches!(case.add(&noise(1, 1 << 20, 1)), Encoded::Whole { .. }));
-    assert_eq!(case.add(&noise(1, 7 << 20, 2)), Encoded::Rejected(Reason::RowTooLarge));
+    assert_eq!(case.add(&noise(1, 7 << 20, 2)), Encoded::Rejected(Reason::RowTooLarge(RowLimit::Bytes)));
     assert_eq!(case.rows().0, 1);
 }
 
@@ -388,6 +389,10 @@ fn a_row_has_all_of_its_attributes_or_there_is_none() {
     for layout in [Layout::Json, Layout::Map, Layout::Nested] {
         let mut case = Case::of(64 << 20, TableColumns::of_layout(layout));
         assert!(matches!(case.add(&all), Encoded::Whole { spans: 1, .. }), "{layout:?}");
-        assert_eq!(case.add(&too_many), Encoded::Rejected(Reason::RowTooLarge), "{layout:?}");
+        assert_eq!(
+            case.add(&too_many),
+            Encoded::Rejected(Reason::RowTooLarge(RowLimit::Attributes)),
+            "{layout:?}"
+        );
     }
 }

@@ -52,7 +52,7 @@ fn accepted(columns: TableColumns, bytes: &[u8]) -> Option<bool> {
     match Case::of(64 << 20, columns).add(bytes) {
         Encoded::Whole { .. } => Some(true),
         Encoded::Rejected(Reason::Malformed(_) | Reason::Framing(_)) => Some(false),
-        Encoded::Rejected(Reason::RowTooLarge) => None,
+        Encoded::Rejected(Reason::RowTooLarge(_)) => None,
         other => panic!("{other:?}"),
     }
 }

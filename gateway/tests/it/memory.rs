@@ -127,7 +127,7 @@ fn taken(scratch: &mut Scratch, bytes: &[u8]) -> (u64, bool) {
     let before = rows.memory_bytes();
     let limit = RawLimit::of_message(bytes.len());
     let outcome = walk(bytes, &mut SpanRows::new(scratch, &mut rows, Vec::new(), 1, limit));
-    let too_large = matches!(outcome, Err(RowError::RowTooLarge));
+    let too_large = matches!(outcome, Err(RowError::RowTooLarge(_)));
     assert!(too_large || outcome.is_ok(), "{outcome:?}");
     ((rows.memory_bytes() - before + scratch.memory_bytes()) as u64, too_large)
 }

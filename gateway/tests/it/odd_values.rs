@@ -13,7 +13,7 @@ use prost::Message as _;
 use sluice_clickhouse::column::{Layout, TableColumns};
 use sluice_gateway::{
     reading::{encode::Encoded, reject::Reason},
-    rows::span_times::TimeCounts,
+    rows::{attributes::RowLimit, span_times::TimeCounts},
 };
 
 const TIMESTAMP: u64 = 1_700_000_000_000_000_000;
@@ -217,7 +217,10 @@ fn a_string_that_grows_beyond_the_row_rejects_its_message() {
     let named = Span { name: long.clone(), ..span(vec![]) };
     for odd in [span(vec![attribute("k", text(&long))]), span(vec![attribute(&long, text("v"))]), named] {
         let message = broken(message(resource(vec![]), vec![odd]));
-        assert_eq!(Case::new(64 << 20).add(&message), Encoded::Rejected(Reason::RowTooLarge));
+        assert_eq!(
+            Case::new(64 << 20).add(&message),
+            Encoded::Rejected(Reason::RowTooLarge(RowLimit::Bytes))
+        );
     }
 }
 
@@ -468,8 +471,8 @@ fn paths_that_are_left_out_count_as_written() {
         |count| message(resource(vec![]), vec![span(vec![attribute(&prefix, Some(any(members(count))))])]);
     let mut case = Case::new(64 << 20);
     assert!(matches!(case.add(&with(3)), Encoded::Whole { spans: 1, .. }));
-    assert_eq!(case.add(&with(20)), Encoded::Rejected(Reason::RowTooLarge));
+    assert_eq!(case.add(&with(20)), Encoded::Rejected(Reason::RowTooLarge(RowLimit::Bytes)));
     let in_array = array(vec![any(list(vec![attribute(&prefix, Some(any(members(3))))])); 3]);
     let spread = message(resource(vec![]), vec![span(vec![attribute("a", Some(any(in_array)))])]);
-    assert_eq!(case.add(&spread), Encoded::Rejected(Reason::RowTooLarge));
+    assert_eq!(case.add(&spread), Encoded::Rejected(Reason::RowTooLarge(RowLimit::Bytes)));
 }

@@ -13,7 +13,7 @@
 //!
 //! Limits: collecting fails before the key and value with which the set would have more bytes than the row may still have.
 
-use super::{Error, Set, scalar_bytes, value_bytes};
+use super::{Error, RowLimit, Set, scalar_bytes, value_bytes};
 use crate::rows::{
     carry::{Carried, ORIGINAL_BYTES, Source},
     json_text,
@@ -40,7 +40,7 @@ pub fn collect(groups: &mut Groups, text: &mut Vec<u8>, set: &Set<'_>, bytes: us
         groups.make_room(key.len(), bytes)?;
         groups.string(key, text);
     }
-    if groups.is_over_limit() { Err(Error::RowTooLarge) } else { Ok(()) }
+    if groups.is_over_limit() { Err(Error::RowTooLarge(RowLimit::Attributes)) } else { Ok(()) }
 }
 
 fn collect_values<'a>(

@@ -5,7 +5,12 @@
 //!
 //! A text that is such a hash already stays, so that a replayed letter is not hashed twice. An empty value stays empty.
 
-use crate::rows::{attributes::Error, carry::LIST_BYTES_MAX, utf8::REPLACEMENT, value_text};
+use crate::rows::{
+    attributes::{Error, RowLimit},
+    carry::LIST_BYTES_MAX,
+    utf8::REPLACEMENT,
+    value_text,
+};
 use sha2::{Digest as _, Sha256};
 use sluice_otlp::{Scalar, Value};
 
@@ -36,7 +41,10 @@ pub fn of_value(value: Value<'_>) -> Result<Option<HashText>, Error> {
         Value::String(value) => Ok(of_text(value)),
         value => {
             let mut text = Vec::new();
-            value_text::put(&mut text, value, LIST_BYTES_MAX)?;
+            value_text::put(&mut text, value, LIST_BYTES_MAX).map_err(|error| match error {
+                Error::RowTooLarge(RowLimit::Bytes) => Error::RowTooLarge(RowLimit::Ruled),
+                other => other,
+            })?;
             Ok(of_text(&text))
         }
     }

@@ -5,7 +5,10 @@
 //! rule is for their members. Limits: [`LIST_BYTES_MAX`]; the walk limits the depth.
 
 use super::{LIST_BYTES_MAX, hash, keys::Decider};
-use crate::rows::{attributes::Error, utf8};
+use crate::rows::{
+    attributes::{Error, RowLimit},
+    utf8,
+};
 use sluice_gateway_config::AttributeAction;
 use sluice_otlp::{Attributes, KeyValue, PutError, Value, put_list, put_member, put_value};
 
@@ -13,7 +16,7 @@ impl From<PutError> for Error {
     fn from(error: PutError) -> Self {
         match error {
             PutError::Malformed(malformed) => Self::Malformed(malformed),
-            PutError::TooLong => Self::RowTooLarge,
+            PutError::TooLong => Self::RowTooLarge(RowLimit::Ruled),
         }
     }
 }
@@ -47,7 +50,7 @@ impl ListEditor<'_> {
             let KeyValue { key, value } = member?;
             let before = path.len();
             path.push(b'.');
-            utf8::append(path, key, LIST_BYTES_MAX)?;
+            utf8::append(path, key, LIST_BYTES_MAX).map_err(|_| Error::RowTooLarge(RowLimit::Ruled))?;
             let mut content = Vec::new();
             let bytes_left = bytes_max.saturating_sub(members.len());
             if self.put_member_value(&mut content, (&mut *path, bytes_left), value)? {
@@ -55,7 +58,7 @@ impl ListEditor<'_> {
             }
             path.truncate(before);
             if members.len() > bytes_max {
-                return Err(Error::RowTooLarge);
+                return Err(Error::RowTooLarge(RowLimit::Ruled));
             }
         }
         put_list(out, &members);

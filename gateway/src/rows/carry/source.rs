@@ -3,7 +3,10 @@
 //! Writers are compiled for both, so that the rules cost nothing where there are none.
 
 use super::{LIST_BYTES_MAX, SetCarry, hash, hash::HashText, list::ListEditor};
-use crate::rows::{attributes::Error, utf8::mended};
+use crate::rows::{
+    attributes::{Error, RowLimit},
+    utf8::mended,
+};
 use sluice_gateway_config::AttributeAction;
 use sluice_otlp::{Attributes, AttributesIter, KeyValue, Scalar, Value};
 
@@ -145,9 +148,8 @@ impl<'a> Source<'a> for Carried<'a> {
                 continue;
             }
             // Keys that are equal once they are UTF-8 are equal keys.
-            let text = match mended(key, LIST_BYTES_MAX) {
-                Ok(text) => text,
-                Err(no_room) => return Some(Err(no_room.into())),
+            let Ok(text) = mended(key, LIST_BYTES_MAX) else {
+                return Some(Err(Error::RowTooLarge(RowLimit::Ruled)));
             };
             match (self.carry.decider.decide(&text), value) {
                 (Some(AttributeAction::Drop), value) => {

@@ -1,8 +1,10 @@
 //! Why the spans of a message make no rows.
 
-use crate::rows::{attributes, raw_limit::RawLimitPassed};
+use crate::rows::{
+    attributes::{self, RowLimit},
+    raw_limit::RawLimitPassed,
+};
 use sluice_clickhouse::room::NoRoom;
-use sluice_gateway_config::budget::ROW_BYTES_MAX;
 use sluice_otlp::Malformed;
 
 /// Why a message has no rows.
@@ -12,8 +14,8 @@ pub enum RowError<E> {
     #[error("{0}")]
     Malformed(Malformed),
     /// One of its spans makes a row that is too large.
-    #[error("a span makes a row of more than {ROW_BYTES_MAX} bytes")]
-    RowTooLarge,
+    #[error("a span {0}")]
+    RowTooLarge(RowLimit),
     /// Its rows together have more bytes than the message may write.
     #[error("the rows of the spans have more bytes than the message may write")]
     MessageTooLarge,
@@ -30,7 +32,7 @@ impl<E> From<Malformed> for RowError<E> {
 
 impl<E> From<NoRoom> for RowError<E> {
     fn from(NoRoom: NoRoom) -> Self {
-        Self::RowTooLarge
+        Self::RowTooLarge(RowLimit::Bytes)
     }
 }
 
@@ -44,7 +46,7 @@ impl<E> From<attributes::Error> for RowError<E> {
     fn from(error: attributes::Error) -> Self {
         match error {
             attributes::Error::Malformed(malformed) => Self::Malformed(malformed),
-            attributes::Error::RowTooLarge => Self::RowTooLarge,
+            attributes::Error::RowTooLarge(limit) => Self::RowTooLarge(limit),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     },
     ground::{account::RowAccount, metrics::Metrics, route::Route},
     reading::{reader::Reader, worker::WorkerDeps},
-    rows::carry::Carrying,
+    rows::{attributes::RowLimit, carry::Carrying},
 };
 use crossbeam_channel::{Receiver, bounded};
 use rdkafka::{
@@ -393,7 +393,8 @@ fn a_letter_has_no_attribute_that_rules_drop_as_far_as_attributes_can_be_found()
         };
         let unreadable = reject::Reason::Malformed(sluice_otlp::validate(BAD).unwrap_err());
         assert_eq!(matches!(content(unreadable, BAD), LetterContent::Withheld), is_withheld);
-        let LetterContent::Edited(edited) = content(reject::Reason::RowTooLarge, SECRET) else {
+        let LetterContent::Edited(edited) = content(reject::Reason::RowTooLarge(RowLimit::Bytes), SECRET)
+        else {
             panic!("the letter has the attribute")
         };
         assert_eq!(edited, [0x0a, 2, 0x0a, 0]);
@@ -401,6 +402,7 @@ fn a_letter_has_no_attribute_that_rules_drop_as_far_as_attributes_can_be_found()
         assert!(matches!(content(reject::Reason::MessageTooLarge, BAD), LetterContent::Withheld));
     }
     bench.worker.parts.carrying = None;
-    let rejected = Rejected::of(&Bench::message(&reading, 0, SECRET), &reject::Reason::RowTooLarge);
+    let rejected =
+        Rejected::of(&Bench::message(&reading, 0, SECRET), &reject::Reason::RowTooLarge(RowLimit::Bytes));
     assert!(matches!(bench.worker.letter_content(&rejected, SECRET), LetterContent::Original));
 }
