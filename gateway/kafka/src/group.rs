@@ -11,9 +11,11 @@
 //! | [`rest`] | what is waited for when partitions are let go |
 //! | [`stats`] | the numbers for metrics |
 //! | [`inspection`], [`watchdog`], [`open_transactions`] | which partitions stand still, and why |
+//! | [`batch_remedy`] | what lets a batch be read at which one stands |
 
 pub mod arrivals;
 pub mod assignment;
+pub mod batch_remedy;
 pub mod committer;
 pub mod consumer;
 pub mod inspection;

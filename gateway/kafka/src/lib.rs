@@ -46,6 +46,7 @@ pub use ground::settings::{Identity, consumer_settings, probe_settings};
 pub use ground::throttle::Throttle;
 pub use group::arrivals::{DestinationOf, KeptRanges};
 pub use group::assignment::{OrderSink, TopicMadeAnew};
+pub use group::batch_remedy::BatchRemedy;
 pub use group::committer::{BeforeBegin, Beginning};
 pub use group::consumer::{Consumer, Error, Inbox, Limits, Shortage};
 pub use group::log_consumer::{LogConsumer, LogKeeper, LogState};

@@ -7,7 +7,8 @@ use crate::volume::{
     spool::Ended,
     test_volume::{TestTable, Volume as Folder, damage},
 };
-use sluice_kafka::{OpenTransaction, watchdog::Reason};
+use sluice_gateway_config::ByteSize;
+use sluice_kafka::{BatchRemedy, OpenTransaction, watchdog::Reason};
 use sluice_otlp_server::ByteBudget;
 use sluice_ranges::PartitionId;
 
@@ -71,6 +72,21 @@ fn a_stuck_partition_makes_the_gateway_not_ready_and_is_named() {
 
     consumer.publish_still(Vec::new());
     assert_eq!(status.ready(), Ok(()));
+}
+
+#[test]
+fn a_partition_that_stands_at_a_large_batch_names_the_settings_that_read_it() {
+    let (status, consumer) = status();
+    status.table_fits();
+    consumer.joined.store(true, Ordering::Release);
+    let remedy =
+        BatchRemedy::Settings { record_batch_bytes_max: ByteSize::mib(5), memory_limit: ByteSize::mib(256) };
+    consumer.publish_still(vec![still(4, Reason::StoppedByMessage(remedy), true)]);
+    let expected = "partition spans/4 stands still: its next record batch cannot be read; set \
+                    source.kafka.recordBatchBytesMax: 5Mi with memory.limit: 256Mi (in a TracePipeline: \
+                    gateway.resources.limits.memory)";
+    assert_eq!(status.ready(), Err(expected.to_owned()));
+    assert_eq!(status.state().sample.topics[0].partitions[0].still.as_deref(), Some("stopped_by_message"));
 }
 
 #[test]

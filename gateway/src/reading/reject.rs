@@ -14,7 +14,7 @@ use crate::{
 use sluice_clickhouse::settings::BLOCK_ROWS_MAX;
 use sluice_gateway_config::{ByteSize, Format, Sizing, budget};
 use sluice_kafka::{
-    Message, QueueProblem,
+    BatchRemedy, Message, QueueProblem,
     dead_letter::{Delivered, Refused},
 };
 use sluice_ranges::{Digest, OffsetRange, PartitionId};
@@ -165,19 +165,23 @@ impl BadBatch {
         );
     }
 
-    /// The settings that would accept the batch, if they are known.
+    /// What would let the batch be read, in parentheses, if that is known.
     pub fn advice(&self, sizing: &Sizing) -> String {
-        let Self::TooLarge { bytes } = self else { return String::new() };
-        let batch = ByteSize::mib(ByteSize::bytes(*bytes).mib_ceil());
-        if batch > budget::RECORD_BATCH_BYTES_MAX {
-            return format!(
-                " (source.kafka.recordBatchBytesMax is at most {}: the producer must write smaller batches)",
-                budget::RECORD_BATCH_BYTES_MAX
-            );
+        match self.remedy(sizing) {
+            BatchRemedy::Unknown => String::new(),
+            remedy => format!(" ({remedy})"),
         }
-        let limit = budget::smallest_limit(&Sizing { record_batch_bytes_max: batch, ..*sizing });
-        let limit = limit.max(sizing.limit);
-        format!(" (set source.kafka.recordBatchBytesMax: {batch} with memory.limit: {limit})")
+    }
+
+    /// What would let the batch be read.
+    pub fn remedy(&self, sizing: &Sizing) -> BatchRemedy {
+        let Self::TooLarge { bytes } = self else { return BatchRemedy::Unknown };
+        let record_batch_bytes_max = ByteSize::mib(ByteSize::bytes(*bytes).mib_ceil());
+        if record_batch_bytes_max > budget::RECORD_BATCH_BYTES_MAX {
+            return BatchRemedy::SmallerBatches;
+        }
+        let limit = budget::smallest_limit(&Sizing { record_batch_bytes_max, ..*sizing });
+        BatchRemedy::Settings { record_batch_bytes_max, memory_limit: limit.max(sizing.limit) }
     }
 }
 
@@ -374,7 +378,7 @@ mod tests {
         let sizing = reference::sizing();
         let advice = |bytes| BadBatch::TooLarge { bytes }.advice(&sizing);
         let larger = advice((2 << 20) - 1);
-        assert!(larger.contains("recordBatchBytesMax: 2MiB with memory.limit: 192MiB"), "{larger}");
+        assert!(larger.contains("recordBatchBytesMax: 2Mi with memory.limit: 192Mi "), "{larger}");
         for bytes in [(256 << 20) + 1, u64::MAX] {
             assert!(advice(bytes).contains("at most 256MiB"), "{}", advice(bytes));
         }

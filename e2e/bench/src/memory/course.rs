@@ -377,7 +377,7 @@ fn unexplained(log: &str, batch_mib: u64) -> Option<String> {
 /// Whether the line has a limit and the batch's size, or the next MiB if only an upper bound of the size is known.
 fn says_what_would_do(line: &str, batch_mib: u64) -> bool {
     let sizes = [batch_mib, batch_mib + 1];
-    let said = |size| line.contains(&format!("recordBatchBytesMax: {size}MiB with memory.limit: "));
+    let said = |size| line.contains(&format!("recordBatchBytesMax: {size}Mi with memory.limit: "));
     sizes.into_iter().any(said)
 }
 

@@ -219,7 +219,11 @@ fn reports_are_taken_while_a_commit_is_waited_for() {
     let reporting = std::thread::spawn(move || {
         let more_than_fit = 0..10 * i32::try_from(reports.capacity().unwrap()).unwrap();
         let taken = more_than_fit
-            .map(|partition| Report::Stopped { id: id(partition), generation: Generation(1) })
+            .map(|partition| Report::Stopped {
+                id: id(partition),
+                generation: Generation(1),
+                remedy: BatchRemedy::Unknown,
+            })
             .all(|report| reports.send_timeout(report, Duration::from_secs(20)).is_ok());
         answers.try_send(()).unwrap();
         taken

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    group::{consumer::Shortage, inspection::Known, stats::PartitionStats},
+    group::{batch_remedy::BatchRemedy, consumer::Shortage, inspection::Known, stats::PartitionStats},
     questions::topic_descriptions::Description,
 };
 use crossbeam_channel::{TrySendError, bounded};
@@ -69,14 +69,16 @@ fn what_is_known_of_a_partition_follows_its_course() {
     assert!(assignment.known(clock::now())[&id(0)].paused);
 
     let generation = assignment.owned[&id(0)].generation;
-    reports.try_send(Report::Stopped { id: id(0), generation: Generation(generation.0 + 1) }).unwrap();
+    let remedy = BatchRemedy::SmallerBatches;
+    let stopped = |generation| Report::Stopped { id: id(0), generation, remedy };
+    reports.try_send(stopped(Generation(generation.0 + 1))).unwrap();
     assignment.tend(&stats);
     assert_eq!(worker(&assignment), AtWorker::Reads, "that was of another generation");
-    reports.try_send(Report::Stopped { id: id(0), generation }).unwrap();
+    reports.try_send(stopped(generation)).unwrap();
     assignment.tend(&stats);
     assignment.steps();
     let known = assignment.known(clock::now())[&id(0)];
-    assert_eq!((known.worker, known.active), (AtWorker::Stopped, false));
+    assert_eq!((known.worker, known.active), (AtWorker::Stopped(remedy), false));
 }
 
 #[test]

@@ -1,5 +1,8 @@
 use super::*;
-use crate::group::watchdog::{RECOVERY_WAIT, STILL_MAX};
+use crate::group::{
+    batch_remedy::BatchRemedy,
+    watchdog::{RECOVERY_WAIT, STILL_MAX},
+};
 use std::time::Duration;
 
 fn id(partition: i32) -> PartitionId {
@@ -77,11 +80,13 @@ fn what_waits_for_the_sink_makes_nobody_stuck() {
 fn a_message_that_cannot_be_read_is_named_even_when_it_is_the_last() {
     // librdkafka has handed it out, and counts it as read.
     let last = PartitionStats { position: Some(11), end_offset: Some(11), ..numbers() };
-    let stopped = Known { worker: AtWorker::Stopped, paused: true, active: false, ..known() };
+    let stopped =
+        Known { worker: AtWorker::Stopped(BatchRemedy::Unknown), paused: true, active: false, ..known() };
     let lettering = Known { worker: AtWorker::Lettering, ..known() };
     let (change, stats) = twice(&[(stopped, last), (lettering, last)]);
     assert_eq!(change, Change::default());
-    assert_eq!(found(&stats), [(0, Reason::StoppedByMessage, true), (1, Reason::DeadLetter, true)]);
+    let by_message = Reason::StoppedByMessage(BatchRemedy::Unknown);
+    assert_eq!(found(&stats), [(0, by_message, true), (1, Reason::DeadLetter, true)]);
 }
 
 #[test]

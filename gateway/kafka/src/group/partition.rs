@@ -1,5 +1,6 @@
 //! What the poll thread, the workers and delivery send each other.
 
+use crate::group::batch_remedy::BatchRemedy;
 use crate::group::rebalancing::Rebalancing;
 #[cfg(doc)]
 use rdkafka::error::KafkaError;
@@ -188,6 +189,8 @@ pub enum Report {
         id: PartitionId,
         /// Under which generation it was read.
         generation: Generation,
+        /// What lets it be read.
+        remedy: BatchRemedy,
     },
     /// Whether a partition's worker waits for the dead letter of the next message, which takes long or is refused.
     Lettering {

@@ -19,6 +19,7 @@
 //!
 //! Limits: an entry per owned partition.
 
+use crate::group::batch_remedy::BatchRemedy;
 use sluice_ranges::PartitionId;
 use std::{
     collections::BTreeMap,
@@ -47,8 +48,8 @@ pub enum Reason {
     NoTurn,
     /// Its worker has no memory for a message, although no block is in flight that would free some.
     Buffers,
-    /// The next record batch cannot be read.
-    StoppedByMessage,
+    /// The next record batch cannot be read; this helps.
+    StoppedByMessage(BatchRemedy),
     /// The next message is malformed, and its dead letter is not delivered.
     DeadLetter,
     /// ClickHouse refuses rows; the dead-letter topic or the table needs manual action.
@@ -75,7 +76,7 @@ impl Reason {
         Self::NoFetch,
         Self::NoTurn,
         Self::Buffers,
-        Self::StoppedByMessage,
+        Self::StoppedByMessage(BatchRemedy::Unknown),
         Self::DeadLetter,
         Self::RefusedRows,
         Self::Plan,
@@ -94,7 +95,7 @@ impl Reason {
             Self::NoFetch => "no_fetch",
             Self::NoTurn => "no_turn",
             Self::Buffers => "buffers",
-            Self::StoppedByMessage => "stopped_by_message",
+            Self::StoppedByMessage(_) => "stopped_by_message",
             Self::DeadLetter => "dead_letter",
             Self::RefusedRows => "refused_rows",
             Self::Plan => "plan",
@@ -114,7 +115,7 @@ impl Reason {
             // resumed. In the other cases nothing waits for messages.
             Self::NoTurn
             | Self::Buffers
-            | Self::StoppedByMessage
+            | Self::StoppedByMessage(_)
             | Self::DeadLetter
             | Self::RefusedRows
             | Self::Plan
@@ -133,15 +134,14 @@ impl Reason {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let words = match self {
             Self::PausedThoughActive => "it is paused although it has its turn",
             Self::NeverRead => "it was assigned but never fetched",
             Self::NoFetch => "no message is fetched from it",
             Self::NoTurn => "it does not get its turn to be read",
             Self::Buffers => "its worker has no free memory, although no block is in flight",
-            Self::StoppedByMessage => {
-                "its next record batch cannot be read; the gateway's log says why and what helps, such as a higher \
-                 source.kafka.recordBatchBytesMax"
+            Self::StoppedByMessage(remedy) => {
+                return write!(f, "its next record batch cannot be read; {remedy}");
             }
             Self::DeadLetter => "its next message is malformed, and the dead letter is not delivered",
             Self::RefusedRows => "ClickHouse refuses rows of it; fix the table or the dead-letter topic",
@@ -151,7 +151,8 @@ impl fmt::Display for Reason {
             Self::EndUnknown => "the end of its log is unknown",
             Self::BeginningUnknown => "its start offset is unknown",
             Self::NewerPlan => "a newer version planned its ranges; roll forward to that version",
-        })
+        };
+        f.write_str(words)
     }
 }
 
@@ -186,8 +187,8 @@ pub enum AtWorker {
     Reads,
     /// The worker waits for memory, or to hand over a block.
     NoRoom,
-    /// The next batch cannot be read.
-    Stopped,
+    /// The next batch cannot be read; this helps.
+    Stopped(BatchRemedy),
     /// The next message is malformed, and its dead letter is not delivered.
     Lettering,
     /// The worker has released it, and ranges are not settled. It restarts afterwards.
@@ -378,7 +379,7 @@ fn observe(standing: &mut Option<StallState>, has_work: bool, at: Option<i64>, n
 /// Why nothing is read, most certain reason first.
 fn reading_reason(seen: &Seen, common: Common) -> Reason {
     match seen.worker {
-        AtWorker::Stopped => return Reason::StoppedByMessage,
+        AtWorker::Stopped(remedy) => return Reason::StoppedByMessage(remedy),
         AtWorker::Lettering => return Reason::DeadLetter,
         AtWorker::NoRoom if common.blocks_in_flight > 0 => return Reason::Sink,
         AtWorker::NoRoom => return Reason::Buffers,

@@ -54,7 +54,10 @@ fn every_halt_is_named_recovered_where_that_may_help_and_then_stuck() {
     }
     let not_resumed = [
         (Seen { active: false, ..behind() }, NoTurn),
-        (Seen { worker: AtWorker::Stopped, paused: true, ..behind() }, StoppedByMessage),
+        (
+            Seen { worker: AtWorker::Stopped(BatchRemedy::SmallerBatches), paused: true, ..behind() },
+            StoppedByMessage(BatchRemedy::SmallerBatches),
+        ),
         (Seen { worker: AtWorker::Lettering, ..behind() }, DeadLetter),
         (Seen { worker: AtWorker::NoRoom, ..behind() }, Buffers),
         (Seen { committed: Some(3), end: Some(10), ..behind() }, Commit),
@@ -182,7 +185,11 @@ fn looks() -> impl Strategy<Value = Vec<LookAfter>> {
         [step.clone(), step.clone(), step.clone(), step],
         (
             any::<[bool; 2]>(),
-            prop_oneof![Just(AtWorker::Reads), Just(AtWorker::NoRoom), Just(AtWorker::Stopped)],
+            prop_oneof![
+                Just(AtWorker::Reads),
+                Just(AtWorker::NoRoom),
+                Just(AtWorker::Stopped(BatchRemedy::Unknown))
+            ],
         ),
         0u64..2,
     );

@@ -5,7 +5,7 @@ use super::{
     partition::{Reading, State},
 };
 use crate::{blocks::block::Place, reading::reject::BadBatch};
-use sluice_kafka::{KafkaError, QueueProblem, Renew, Report};
+use sluice_kafka::{BatchRemedy, KafkaError, QueueProblem, Renew, Report};
 
 impl Worker {
     /// Handles an error of the queue. Stops the partition if its next batch still cannot be read after the last refetch.
@@ -43,16 +43,16 @@ impl Worker {
         self.refetches.forget(id);
         self.parts.metrics.messages.stop_at_batch(batch.label());
         batch.log(id, position, &self.parts.sizing, reading.cutter.held());
-        self.stop(reading);
+        self.stop(reading, batch.remedy(&self.parts.sizing));
     }
 
-    /// Stops a partition: the poll thread pauses it, and the worker reads the others.
-    pub(super) fn stop(&mut self, reading: &mut Reading) {
+    /// Stops a partition: the poll thread pauses it, and the worker reads the others. `remedy` lets its next batch be read.
+    pub(super) fn stop(&mut self, reading: &mut Reading, remedy: BatchRemedy) {
         self.stand(reading);
         reading.state = State::Stopped;
         self.parts.metrics.partitions_stopped.inc();
         let Place { id, generation, .. } = reading.place.clone();
-        self.report(Report::Stopped { id, generation });
+        self.report(Report::Stopped { id, generation, remedy });
     }
 
     /// Stops reading a partition for now. Messages that were read before are inserted if their range may end here; otherwise their rows are

@@ -6,7 +6,7 @@ use crate::{
 use crossbeam_channel::bounded;
 use sluice_clickhouse::row_frames::FrameStore as _;
 use sluice_gateway_config::{ByteSize, Format};
-use sluice_kafka::{LogMessages, PartitionQueue};
+use sluice_kafka::{BatchRemedy, LogMessages, PartitionQueue};
 use sluice_ranges::{Committed, Log, Now, Plan, Ranges, Rule, Settings, Version};
 use std::cell::RefCell;
 
@@ -188,12 +188,13 @@ fn a_partition_that_stops_gives_back_its_row_buffer_its_chunks_and_its_right() {
     let mut reading = replaying(&mut worker, 0, CHUNK_BYTES);
     assert_eq!(worker.beyond_share(std::iter::once(&reading)), []);
     assert_eq!((worker.row_buffers_made, pool.claim_replay()), (1, false));
-    worker.stop(&mut reading);
+    let remedy = BatchRemedy::SmallerBatches;
+    worker.stop(&mut reading, remedy);
     assert_eq!(worker.row_buffers_made, 0);
     assert_eq!(pool.free_bytes(), pool.total_bytes());
     assert!(pool.claim_replay(), "another partition may replay");
     let Place { id, generation, .. } = reading.place;
-    assert_eq!(reports.try_recv(), Ok(Report::Stopped { id, generation }));
+    assert_eq!(reports.try_recv(), Ok(Report::Stopped { id, generation, remedy }));
 }
 
 #[test]

@@ -25,6 +25,10 @@ use sluice_gateway_config::{ByteSize, Violations};
 /// Message of `Stalled` while it is false.
 pub(super) const NOT_STALLED: &str = "nothing waits for an edit of the spec";
 
+/// Message of `Stalled` while gateways are not ready: what they say may ask for an edit.
+const GATEWAYS_SAY: &str =
+    "the operator waits for no edit of the spec; the message of Ready has what gateways need";
+
 /// Pods in trouble that are named in a message; the others are counted.
 const PODS_NAMED_MAX: usize = 3;
 
@@ -177,6 +181,7 @@ impl Progress {
             Self::Failed { reason, message } | Self::Refused { reason, message } => {
                 Verdict::yes(reason, message)
             }
+            Self::Held { ready: reason::REPLICAS_NOT_READY, .. } => Verdict::no(reason::OK, GATEWAYS_SAY),
             Self::Done { .. }
             | Self::Moving { .. }
             | Self::Held { .. }

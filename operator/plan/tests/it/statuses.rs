@@ -175,6 +175,8 @@ fn pods_in_trouble_are_named_and_counted() {
     let (pipeline, facts) = running(&json!({"readyReplicas": 0}), &pods);
     let status = said(&pipeline, &facts);
     assert_eq!(summary(&status), ["False/ReplicasNotReady", "True/RollingOut", "False/Ok"]);
+    // What gateways say may ask for an edit.
+    assert!(condition(&status, "Stalled").message.ends_with("the message of Ready has what gateways need"));
     let message = &condition(&status, "Ready").message;
     assert!(
         message.starts_with("demo-gateway-0: CrashLoopBackOff, last exit 69: no such user; "),

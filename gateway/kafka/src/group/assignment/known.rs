@@ -30,7 +30,7 @@ impl Assignment {
         let worker = match owned {
             Owned { is_released: true, .. } if unsettled > 0 => AtWorker::Settling,
             Owned { is_released: true, .. } => AtWorker::Renewing,
-            Owned { worker_says: says @ (AtWorker::Stopped | AtWorker::Lettering), .. } => *says,
+            Owned { worker_says: says @ (AtWorker::Stopped(_) | AtWorker::Lettering), .. } => *says,
             _ if self.inboxes[owned.worker].shortage.is_on() => AtWorker::NoRoom,
             _ => AtWorker::Reads,
         };

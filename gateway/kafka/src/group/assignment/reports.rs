@@ -70,9 +70,9 @@ impl Assignment {
                 }
                 return;
             }
-            Report::Stopped { id, generation } => {
+            Report::Stopped { id, generation, remedy } => {
                 if let Some(owned) = self.owned.get_mut(id).filter(|o| o.generation == *generation) {
-                    owned.worker_says = AtWorker::Stopped;
+                    owned.worker_says = AtWorker::Stopped(*remedy);
                     owned.ranges.stands(*generation, true);
                 }
                 self.stopped.push((id.clone(), *generation));
