@@ -1,6 +1,7 @@
 //! All rules about fields, in one place. A [`CheckedConfig`] needs no further checks.
 
 mod clickhouse;
+mod host;
 mod kafka;
 
 pub use clickhouse::{each_once, left_out};
@@ -372,6 +373,9 @@ mod tests {
             ("endpoints: [http://a:1, http://a:1]", "endpoints: \"http://a:1\" is listed twice"),
             ("endpoints: [http://a:1, http://a:1/]", "\"http://a:1\" and \"http://a:1/\" are one address"),
             ("endpoints: [http://A:1, http://a:1]", "\"http://A:1\" and \"http://a:1\" are one address"),
+            ("endpoints: [http://a:1, http://a.:1]", "\"http://a:1\" and \"http://a.:1\" are one address"),
+            ("endpoints: ['http://[::1]:1', 'http://[0:0:0:0:0:0:0:1]:01']", "are one address"),
+            ("endpoints: [http://10.0.0.1:1, http://10.0.0.01:1]", "are one address"),
             (
                 "shards: [[http://a:1], [http://b:1, http://a:1]]",
                 "is listed twice: list each server in one shard",
@@ -385,7 +389,10 @@ mod tests {
             let found = violations(one, to);
             assert!(matches!(&found[..], [only] if only.contains(expected)), "{to}: {found:?}");
         }
-        let apart = SMALLEST.replace(one, "endpoints: [http://a:1, http://a:2, http://b:1]");
+        let apart = SMALLEST.replace(
+            one,
+            "endpoints: [http://a:1, http://a:2, http://b:1, 'http://[::1]:1', 'http://[::2]:1', http://10.0.0.10:1, http://10.0.0.010:1]",
+        );
         from_yaml(&apart).unwrap().check().unwrap();
         let listed = ["http://a:1", "http://A:1/", "http://b:1", "http://a:1"].map(str::to_owned);
         assert_eq!(each_once(&listed), ["http://a:1", "http://b:1"]);

@@ -1,6 +1,6 @@
 //! The rules of `sink.clickhouse`.
 
-use super::{in_range, is_host_and_port};
+use super::{host, in_range, is_host_and_port};
 use crate::{
     ByteSize, Duration, durability, gateway_config::ClickHouse, insert_settings, violation::Violations,
 };
@@ -77,9 +77,15 @@ pub fn left_out(endpoints: &[String]) -> Vec<(&str, &str)> {
     left_out
 }
 
-/// What an endpoint connects to, however that is spelt: the name of a host has no case, and a slash at the end is no path.
+/// What an endpoint connects to, however that is spelt: a slash at the end is no path, and a port is a number.
 fn address(endpoint: &str) -> String {
-    endpoint.trim_end_matches('/').to_ascii_lowercase()
+    let text = endpoint.trim_end_matches('/').to_ascii_lowercase();
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text.as_str()));
+    let (host, port) = rest.rsplit_once(':').unwrap_or((rest, ""));
+    match port.parse::<u16>() {
+        Ok(port) => format!("{scheme}://{}:{port}", host::canonical(host)),
+        Err(_) => text,
+    }
 }
 
 /// A server that is listed twice would count as two replicas, and the gateway would promise less than it keeps.
