@@ -5,10 +5,13 @@ regular expression alone.
 {{- define "sluice.forms" -}}
 registry:
   is: '^[A-Za-z0-9][-A-Za-z0-9.]*(:[0-9]+)?(/[-a-z0-9._]+)*/?$'
-  words: a registry without https://, with a path if there is one, such as registry.example.com/observability
+  words: a registry without https://, with a path in lower case if there is one, such as registry.example.com/observability
 repository:
-  is: '^[A-Za-z0-9][-A-Za-z0-9._]*(:[0-9]+/[-a-z0-9._]+)?(/[-a-z0-9._]+)*$'
-  words: a repository without a tag, such as sluice-operator or registry.example.com/sluice-operator
+  is: '^{{ include "sluice.repositoryForm" . }}$'
+  words: a repository without a tag and in lower case, such as sluice-operator or registry.example.com/sluice-operator
+image:
+  is: '^{{ include "sluice.repositoryForm" . }}(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@sha256:[0-9a-f]{64})?$'
+  words: an image, which is a repository in lower case and a tag or a digest, such as registry.example.com/sluice-gateway:0.1.0
 tag:
   is: '^[A-Za-z0-9_][-A-Za-z0-9_.]{0,127}$'
   words: a tag of letters, digits, '.', '_' and '-', such as 0.1.0
@@ -44,7 +47,7 @@ label:
   words: the value of a label, which is up to 63 of a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends, such as team-a
 label key:
   is: '^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'
-  words: a key of labels or annotations, which is up to 63 of a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends, behind a domain and '/' if there is one, such as example.com/team
+  words: a key of labels, annotations or taints, which is up to 63 of a-z, A-Z, 0-9, '-', '_' and '.', with a letter or digit at both ends, behind a domain and '/' if there is one, such as example.com/team
 volume:
   is: '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'
   words: the name of a volume, which is 1 to 63 of a-z, 0-9 and '-', with a letter or digit at both ends, such as extra
@@ -52,7 +55,7 @@ resource:
   is: '^(cpu|memory|ephemeral-storage|hugepages-[0-9A-Za-z]+|[-a-z0-9.]+/[-A-Za-z0-9._]+)$'
   words: a resource, which is cpu, memory, ephemeral-storage, or one such as example.com/gpu
 quantity:
-  is: '^[0-9]+([.][0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$'
+  is: '^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?$'
   words: a quantity, such as 100m or 256Mi
 log level:
   is: '^([A-Za-z0-9_:]+=)?(?i:off|error|warn|info|debug|trace)(,([A-Za-z0-9_:]+=)?(?i:off|error|warn|info|debug|trace))*$'
@@ -60,6 +63,11 @@ log level:
 selector:
   is: '^{{ include "sluice.requirement" . }}(,{{ include "sluice.requirement" . }})*$'
   words: a label selector, such as team=a or team notin (a, b)
+{{- end }}
+
+{{/* A repository with its registry, if there is one. Only the host of a registry may have letters in upper case. */}}
+{{- define "sluice.repositoryForm" -}}
+([A-Za-z0-9][-A-Za-z0-9.]*(:[0-9]+)?/)?[a-z0-9][-a-z0-9._]*(/[a-z0-9][-a-z0-9._]*)*
 {{- end }}
 
 {{/* One requirement of a label selector, as the operator reads it (operator/plan/src/ground/selector.rs). */}}
@@ -102,6 +110,9 @@ selector:
 {{- $found = append $found (dict "at" (printf "gateway.image.%s" .) "is" (index $gateway .) "form" .) -}}
 {{- end -}}
 {{- end -}}
+{{- if kindIs "string" $gateway -}}
+{{- $found = append $found (dict "at" "gateway.image" "is" $gateway "form" "image") -}}
+{{- end -}}
 {{- range .Values.watchNamespaces -}}
 {{- $found = append $found (dict "at" "watchNamespaces" "is" . "form" "namespace") -}}
 {{- end -}}
@@ -113,6 +124,9 @@ selector:
 {{- end -}}
 {{- $found = append $found (dict "at" $at "is" $name "form" "name") -}}
 {{- end -}}
+{{- end -}}
+{{- range .Values.tolerations -}}
+{{- $found = append $found (dict "at" "tolerations.key" "is" .key "form" "label key") -}}
 {{- end -}}
 {{- range .Values.extraArgs -}}
 {{- $found = append $found (dict "at" "extraArgs" "is" . "form" "option") -}}
