@@ -46,7 +46,7 @@ fn number(text: &str) -> Option<u32> {
         (None, Some(digits)) if !digits.is_empty() => (digits, 8),
         (None, _) => (text, 10),
     };
-    // A sign is none of them.
+    // `from_str_radix` takes a sign, too.
     let is_number = digits.chars().all(|digit| digit.is_digit(radix));
     u32::from_str_radix(digits, radix).ok().filter(|_| is_number)
 }
