@@ -38,12 +38,6 @@ use super::report::Round;
 use super::scenario::{Fault, Scenario};
 use super::scene::{Expected, Scene, Stage};
 
-/// Inserts before a fault: by then, every partition has had its first blocks, and some offsets are committed.
-const INSERTS_BEFORE: u64 = 12;
-
-/// Spans after a fault before the load stops: more than two seconds of load.
-const SPANS_AFTER: u64 = 12_000;
-
 /// Plays round `number` (from 0 on), and removes what it made.
 ///
 /// # Errors

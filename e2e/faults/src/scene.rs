@@ -9,6 +9,7 @@ mod load;
 mod shards;
 mod waits;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ use e2e_fixtures::produce::{Compression, Producer, Sent, Topic};
 use e2e_fixtures::spans::Run;
 use e2e_stack::process::{Port, Signal, interrupt};
 use load::Feeding;
+pub use load::{INSERTS_BEFORE, SPANS_AFTER};
 
 /// Partitions of a topic: a gateway has several, and three gateways have different numbers of them.
 pub const PARTITIONS: i32 = 8;
@@ -232,9 +234,17 @@ impl<'a> Scene<'a> {
 
     /// Makes the table remember the tokens of this many blocks from now on.
     pub async fn remember_tokens(&self, blocks: u64) -> Result<()> {
-        let table = format!("`{}`.`{TABLE}`", self.database.name());
-        let setting = format!("non_replicated_deduplication_window = {blocks}");
-        self.stage.servers.server.execute(&format!("ALTER TABLE {table} MODIFY SETTING {setting}")).await
+        self.alter(&format!("MODIFY SETTING non_replicated_deduplication_window = {blocks}")).await
+    }
+
+    /// The quoted name of the table, with its database.
+    pub fn table(&self) -> String {
+        format!("`{}`.`{TABLE}`", self.database.name())
+    }
+
+    /// Changes the table: the end of an `ALTER TABLE`.
+    pub async fn alter(&self, change: &str) -> Result<()> {
+        self.stage.servers.server.execute(&format!("ALTER TABLE {} {change}", self.table())).await
     }
 
     /// Changes the config of gateways that are started from now on.
@@ -293,15 +303,13 @@ impl<'a> Scene<'a> {
     fn orders(&self, member: Option<&str>, environment: Vec<(String, PathBuf)>) -> Result<Orders> {
         let number = self.members.len();
         let config = self.config.with_extension(format!("{number}.yaml"));
-        let text = std::fs::read_to_string(&self.config).context("read the config")?;
-        let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;
         let (admin, queue) = (Arc::new(Port::hold()?), self.volume(number));
         std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
         let mut own = json!({"admin": {"listen": admin.address()}, "queue": {"path": queue}});
         if let Some(port) = &self.otlp {
             own["source"] = json!({"otlp": {"listen": {"http": port.address()}}});
         }
-        gateway::write_config(&merged(&usual, &own), &config)?;
+        copy_config(&self.config, &config, &own)?;
         Ok(Orders {
             program: self.stage.program.clone(),
             log: config.with_extension("log"),
@@ -329,6 +337,16 @@ impl<'a> Scene<'a> {
     /// A gateway by its number.
     pub fn gateway(&mut self, number: usize) -> &mut Gateway {
         &mut self.members[number].gateway
+    }
+
+    /// Kills a gateway, and restarts it as the same member.
+    ///
+    /// # Errors
+    /// It has ended before, or cannot be started.
+    pub async fn restart(&mut self, number: usize) -> Result<()> {
+        self.gateway(number).kill().await?;
+        let member = self.gateway(number).orders().member.clone();
+        self.start_again(number, member.as_deref())
     }
 
     /// Restarts a killed gateway, as the same member or as another.
@@ -376,8 +394,8 @@ impl<'a> Scene<'a> {
     ///
     /// # Errors
     /// When the broker does not say.
-    pub async fn committed(&self) -> Result<Vec<(i32, i64)>> {
-        self.topic.committed(&self.group).await
+    pub async fn committed(&self) -> Result<BTreeMap<i32, i64>> {
+        Ok(self.topic.committed(&self.group).await?.into_iter().collect())
     }
 
     /// The commits of the group, by partition, with their plans.

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::servers::{blocking, listeners};
 use super::sink_front::SinkFront;
@@ -96,8 +96,7 @@ impl SecondShard {
     /// # Errors
     /// When it does not say.
     pub async fn rows(&self, database: &str) -> Result<u64> {
-        let counted = self.server.text(&format!("SELECT count() FROM `{database}`.`{TABLE}`"), "TSV").await?;
-        counted.trim().parse().with_context(|| format!("read {counted:?}"))
+        self.server.count(&format!("SELECT count() FROM `{database}`.`{TABLE}`")).await
     }
 }
 

@@ -1,6 +1,5 @@
 //! Faults of brokers: they die, move the group, stop answering, lose answers, or delete messages.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
@@ -8,11 +7,10 @@ use anyhow::{Context as _, Result, ensure};
 use super::damage::refusing;
 use super::spooled::is_same;
 use super::volume::{SPANS_READ, as_real};
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::kafka_front::{Leg, Passage, Verdict, Way};
 use crate::kafka_wire::{FETCH, HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT};
 use crate::report::Ends;
-use crate::scene::{Expected, PARTITIONS, PATIENCE, Scene};
+use crate::scene::{Expected, PARTITIONS, PATIENCE, SPANS_AFTER, Scene};
 use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::produce::Topic;
 use e2e_fixtures::spans::Shape;
@@ -98,8 +96,7 @@ impl Broker {
             Broker::GroupAway => return group_away(scene).await,
             _ => {}
         }
-        scene.start_load();
-        scene.wait_inserts(INSERTS_BEFORE).await?;
+        scene.begin_load().await?;
         let since = match self {
             Broker::Kill => kill(scene, 1).await?,
             Broker::CoordinatorMove => coordinator_move(scene).await?,
@@ -118,9 +115,7 @@ impl Broker {
             | Broker::TopicRecreated
             | Broker::TopicRecreatedLonger => Instant::now(),
         };
-        let recovery = scene.recovered(since).await?;
-        scene.wait_acked(SPANS_AFTER).await?;
-        Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+        scene.recover(since).await
     }
 }
 
@@ -157,12 +152,7 @@ async fn silent(scene: &mut Scene<'_>, spans: u64) -> Result<Instant> {
 async fn answers_lost(scene: &mut Scene<'_>, api: i16, times: u32) -> Result<Instant> {
     let lost = move |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == api;
     let rule = scene.stage.servers.kafka_gate().rule(times, Verdict::Reset, lost);
-    scene
-        .wait("lost answers", PATIENCE, async |_| {
-            let applied = rule.applied();
-            Ok(if applied >= times { Seen::Done(()) } else { Seen::NotYet(format!("{applied} of {times}")) })
-        })
-        .await?;
+    scene.wait_applied("lost answers", &rule, times).await?;
     Ok(Instant::now())
 }
 
@@ -179,8 +169,7 @@ async fn heartbeat_lost(scene: &mut Scene<'_>) -> Result<Instant> {
 /// Brokers answer, but each request to the coordinator ends its connection. The gateway reads nothing, and no partition counts as stuck. It
 /// reports the fault by not being ready.
 async fn group_away(scene: &mut Scene<'_>) -> Result<Expected> {
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.begin_load().await?;
     // Minutes of load would leave a backlog, which this scenario does not test.
     scene.stop_load().await?;
     let to_group = |passage: &Passage| {
@@ -240,11 +229,7 @@ async fn lost(scene: &mut Scene<'_>, messages: u32, recovery: f64) -> Result<Exp
 async fn retention_passes_running(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.produce(SPANS_STORED).await?;
     scene.wait_committed(0).await?;
-    let stage = scene.stage;
-    stage.servers.sink.go(Way::Refused);
-    let overtaken = overtake(scene).await;
-    stage.servers.sink.go(Way::Open);
-    let messages = overtaken?;
+    let messages = scene.while_sink_goes(Way::Refused, async |scene| overtake(scene).await).await?;
     let recovery = scene.recovered(Instant::now()).await?;
     let expected = lost(scene, messages, recovery).await?;
     // All other partitions continued at their positions.
@@ -292,7 +277,7 @@ async fn topic_recreated(scene: &mut Scene<'_>) -> Result<Expected> {
 async fn topic_recreated_longer(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.produce(SPANS_STORED).await?;
     scene.wait_committed(0).await?;
-    let before: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
+    let before = scene.committed().await?;
     scene.gateway(0).signal(Signal::STOP)?;
     make_topic_again(scene).await?;
     scene.produce(2 * SPANS_STORED).await?;
@@ -301,7 +286,7 @@ async fn topic_recreated_longer(scene: &mut Scene<'_>) -> Result<Expected> {
     let code = scene.gateway(0).end_within(PATIENCE).await?;
     ensure!(code == EXIT_NEW_START, "the gateway ended with {code}, not with {EXIT_NEW_START}");
     let after = scene.committed().await?;
-    let read = |(partition, offset): &(i32, i64)| offset - before.get(partition).unwrap_or(offset);
+    let read = |(partition, offset): (&i32, &i64)| offset - before.get(partition).unwrap_or(offset);
     let messages = u64::try_from(after.iter().map(read).sum::<i64>())?;
     scene.start_again(0, Some("gateway-0"))?;
     let recovery = scene.recovered(woken).await.context("nothing is read of the new topic")?;

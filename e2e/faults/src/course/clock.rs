@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::{INSERTS_BEFORE, SPANS_AFTER};
-use crate::scene::{Expected, Scene};
+use crate::scene::{Expected, INSERTS_BEFORE, SPANS_AFTER, Scene};
 use crate::wall_clock::WallClock;
 
 /// Seconds that it jumps by, in turn.
@@ -21,8 +20,7 @@ const JUMPS: [i64; 2] = [3_600, -3_600];
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     let clock = WallClock::make(&scene.stage.folder, &format!("jump-{}", scene.round))?;
     scene.start_gateway_with(Some("gateway-0"), clock.environment())?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.begin_load().await?;
     for seconds in JUMPS {
         clock.set(seconds)?;
         scene.wait_inserts(INSERTS_BEFORE).await?;

@@ -8,9 +8,7 @@ use serde_json::Value;
 use super::broker::EXIT_NEW_START;
 use super::only_copy::wait_enqueued;
 use super::spooled;
-use super::volume::{
-    self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real, run_drain_of,
-};
+use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPOOL_BLOCKS, as_real, read_all, run_drain_of};
 use crate::kafka_front::Way;
 use crate::report::Ends;
 use crate::scene::{Expected, Scene};
@@ -83,13 +81,11 @@ impl Columns {
         spooled::begin(scene).await?;
         // All inserted rows are committed now, so later commits are for blocks on the volume.
         scene.wait_committed(0).await?;
-        scene.stage.servers.sink.go(Way::Refused);
-        let left = leave_only_copies(scene).await;
-        scene.stage.servers.sink.go(Way::Open);
-        let measures = vec![("blocks on the volume", as_real(left?))];
+        let left = scene.while_sink_goes(Way::Refused, async |scene| leave_only_copies(scene).await).await?;
+        let measures = vec![("blocks on the volume", as_real(left))];
         let since = Instant::now();
         let (recovery_s, ends) = if self == Columns::Renamed {
-            alter(scene, "MODIFY COLUMN StatusMessage LowCardinality(String)").await?;
+            scene.alter("MODIFY COLUMN StatusMessage LowCardinality(String)").await?;
             scene.start_again(0, Some("gateway-0"))?;
             (Some(scene.recovered(since).await?), Ends::default())
         } else {
@@ -129,8 +125,7 @@ async fn forget(scene: &mut Scene<'_>) -> Result<Expected> {
     wait_for_table_alone(scene).await?;
     let blocks = scene.wait_metric(0, WAITING, |blocks| blocks > 0.0).await?;
     for _ in 0..RESTARTS {
-        scene.gateway(0).kill().await?;
-        scene.start_again(0, Some("gateway-0"))?;
+        scene.restart(0).await?;
         scene.wait_metric(0, WAITING, |waiting| spooled::is_same(waiting, blocks)).await?;
     }
     scene.gateway(0).kill().await?;
@@ -154,9 +149,7 @@ async fn forget(scene: &mut Scene<'_>) -> Result<Expected> {
 /// The gateway reads everything, writes or commits it on the volume, and is killed. Returns how many blocks are left.
 async fn leave_only_copies(scene: &mut Scene<'_>) -> Result<u64> {
     let before = scene.committed_messages().await?;
-    scene.produce(SPANS_AWAY).await?;
-    let spans = as_real(scene.stop_load().await?.acked.count());
-    scene.wait_metric(0, SPANS_READ, |read| read >= spans).await?;
+    read_all(scene).await?;
     wait_enqueued(scene, before).await?;
     scene.gateway(0).kill().await?;
     let blocks = segments::left(&scene.volume(0))?.len();
@@ -179,11 +172,6 @@ async fn wait_for_table_alone(scene: &mut Scene<'_>) -> Result<()> {
         .await
 }
 
-async fn alter(scene: &Scene<'_>, change: &str) -> Result<()> {
-    let statement = format!("ALTER TABLE `{}`.`{TABLE}` {change}", scene.database.name());
-    scene.stage.servers.server.execute(&statement).await
-}
-
 async fn links_type(scene: &Scene<'_>) -> Result<String> {
     let question = format!(
         "SELECT type FROM system.columns WHERE database = '{}' AND table = '{TABLE}' AND name = 'Links.Attributes'",
@@ -194,6 +182,6 @@ async fn links_type(scene: &Scene<'_>) -> Result<String> {
 
 /// The load's spans have no links, so no value is lost.
 async fn replace_links(scene: &Scene<'_>, type_name: &str) -> Result<()> {
-    alter(scene, "DROP COLUMN `Links.Attributes`").await?;
-    alter(scene, &format!("ADD COLUMN `Links.Attributes` {type_name}")).await
+    scene.alter("DROP COLUMN `Links.Attributes`").await?;
+    scene.alter(&format!("ADD COLUMN `Links.Attributes` {type_name}")).await
 }

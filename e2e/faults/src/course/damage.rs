@@ -182,7 +182,7 @@ async fn flip_live(scene: &mut Scene<'_>) -> Result<Expected> {
 async fn flip_only_copies(scene: &mut Scene<'_>) -> Result<Expected> {
     read_all_while_away(scene).await?;
     scene.gateway(0).kill().await?;
-    let committed: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
+    let committed = scene.committed().await?;
     let left = segments::left(&scene.volume(0))?;
     // An unsynced block would be cut off with all blocks behind it. An uncommitted one would be read again. One that was sent may be in the
     // table.

@@ -6,7 +6,6 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::INSERTS_BEFORE;
 use super::spooled;
 use super::volume::{self, BLOCKS, SPANS_AWAY, SPOOL_BLOCKS};
 use crate::failing_disk::{Call, FailingDisk};
@@ -67,14 +66,10 @@ impl Disk {
         std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
         let disk = FailingDisk::make(&scene.stage.folder, scene.topic.name(), &queue)?;
         scene.start_gateway_with(Some("gateway-0"), disk.environment())?;
-        scene.start_load();
-        scene.wait_inserts(INSERTS_BEFORE).await?;
+        scene.begin_load().await?;
         // Spans that are produced from here on continue the numbers of the load.
         scene.stop_load().await?;
-        scene.stage.servers.sink.go(Way::Refused);
-        let failed = fail(scene, &disk, self.fails).await;
-        scene.stage.servers.sink.go(Way::Open);
-        failed?;
+        scene.while_sink_goes(Way::Refused, async |scene| fail(scene, &disk, self.fails).await).await?;
         let since = Instant::now();
         scene.start_again(0, Some("gateway-0"))?;
         let recovery = scene.recovered(since).await?;

@@ -8,9 +8,8 @@ use std::time::Instant;
 use anyhow::Result;
 use serde_json::json;
 
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::kafka_front::Way;
-use crate::scene::{Expected, PATIENCE, Scene};
+use crate::scene::{Expected, PATIENCE, SPANS_AFTER, Scene};
 use crate::sink_front::{Leg, Verdict};
 
 /// The step at which the INSERT is, by the round.
@@ -27,9 +26,7 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     let other = scene.stage.servers.sink.beside().await?;
     let endpoints = [scene.stage.servers.sink.url(), other.url()];
     scene.reconfigure(&json!({"sink": {"clickhouse": {"endpoints": endpoints}}}))?;
-    scene.start_gateway(Some("gateway-0"))?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.start_under_load(Some("gateway-0")).await?;
 
     let leg = LEGS[usize::try_from(scene.round)? % LEGS.len()];
     let sink = &scene.stage.servers.sink;

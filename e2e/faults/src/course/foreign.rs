@@ -3,16 +3,14 @@
 //!
 //! Nothing was in flight, so no row is doubled. New messages have later offsets, so none is lost.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::foreign_commit::ForeignCommit;
 use crate::kafka_front::{Leg, Passage};
 use crate::kafka_wire::OFFSET_COMMIT;
-use crate::scene::{Expected, PATIENCE, Scene};
+use crate::scene::{Expected, PATIENCE, SPANS_AFTER, Scene};
 use e2e_fixtures::cluster::Seen;
 use e2e_stack::process::Signal;
 
@@ -37,9 +35,7 @@ fn metadata(plan: &str) -> [Vec<u8>; FOREIGN as usize] {
 /// If an expected state does not come, or other partitions start anew than those that another client committed.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     // A static member would stay in the group, and then the group takes no commits of others.
-    scene.start_gateway(None)?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.start_under_load(None).await?;
     let plan = plan(scene).await?;
     scene.stop_load().await?;
     scene.wait_committed(0).await?;
@@ -78,7 +74,7 @@ async fn plan(scene: &Scene<'_>) -> Result<String> {
 
 /// Commits the already committed offsets again.
 async fn commit(scene: &mut Scene<'_>, plan: &str) -> Result<()> {
-    let committed: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
+    let committed = scene.committed().await?;
     let mut commits = Vec::new();
     for (partition, metadata) in (0_i32..).zip(metadata(plan)) {
         let offset = committed.get(&partition).context("every partition is committed")?;

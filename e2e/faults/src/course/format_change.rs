@@ -7,7 +7,6 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::kill::{self, Step};
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::scene::{Expected, Scene};
 
 /// Memory for both formats: columns need more than rows.
@@ -48,15 +47,12 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
         std::mem::swap(&mut before, &mut after);
     }
     scene.reconfigure(&change(before))?;
-    scene.start_gateway(Some(MEMBER))?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.start_under_load(Some(MEMBER)).await?;
     let killed = kill::at(scene, Step::AfterServerCommit).await?;
     scene.retire(0)?;
     scene.reconfigure(&change(after))?;
     scene.start_gateway(Some(MEMBER))?;
-    let recovery = scene.recovered(killed).await?;
-    scene.wait_acked(SPANS_AFTER).await?;
+    let expected = scene.recover(killed).await?;
     both_formats(scene).await?;
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    Ok(expected)
 }

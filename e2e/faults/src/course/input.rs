@@ -10,10 +10,8 @@ use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use serde_json::{Value, json};
 
-use super::{INSERTS_BEFORE, SPANS_AFTER};
-use crate::scene::{Expected, Scene};
+use crate::scene::{Expected, SPANS_AFTER, Scene};
 use e2e_fixtures::letters::Place;
-use e2e_fixtures::pipeline::TABLE;
 use e2e_fixtures::produce::Topic;
 use e2e_fixtures::spans::{Encoding, Generator, Run, Shape};
 
@@ -76,9 +74,7 @@ impl Input {
     /// # Errors
     /// When what is waited for does not come, or a server refuses.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        scene.start_gateway(Some("gateway-0"))?;
-        scene.start_load();
-        scene.wait_inserts(INSERTS_BEFORE).await?;
+        scene.start_under_load(Some("gateway-0")).await?;
         match self {
             Input::BadLettered => bad_lettered(scene, false).await,
             Input::BadKill => bad_lettered(scene, true).await,
@@ -148,7 +144,7 @@ async fn bad_lettered(scene: &mut Scene<'_>, kill: bool) -> Result<Expected> {
     if kill {
         scene.gateway(0).kill().await?;
     }
-    let expected = recover(scene).await?;
+    let expected = scene.recover(Instant::now()).await?;
     ensure_letters(scene, &places, kill).await?;
     Ok(expected)
 }
@@ -166,7 +162,7 @@ async fn ensure_letters(scene: &mut Scene<'_>, places: &BTreeSet<Place>, may_dou
 async fn bad_skipped(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.topic.refuse_dead_letters().await?;
     send_bad(scene).await?;
-    let expected = recover(scene).await?;
+    let expected = scene.recover(Instant::now()).await?;
     ensure_letters(scene, &BTreeSet::new(), false).await?;
     Ok(expected)
 }
@@ -182,7 +178,7 @@ async fn stop_partition(scene: &mut Scene<'_>) -> Result<(Topic, i64)> {
 /// One partition has stopped: its messages from the bad one on are not read. Nothing else is missing.
 async fn bad_stops(scene: &mut Scene<'_>) -> Result<Expected> {
     let (_, bad) = stop_partition(scene).await?;
-    let expected = recover(scene).await?;
+    let expected = scene.recover(Instant::now()).await?;
     scene.stop_load().await?;
     let ends = scene.topic.watermarks().await?;
     let end = ends.iter().find(|found| found.partition == 0).context("the topic has a partition 0")?;
@@ -233,7 +229,7 @@ async fn wrong_encoding(scene: &mut Scene<'_>) -> Result<Expected> {
         let message = wrong.message(first..first + Shape::Numbered.message_spans());
         places.insert((partition, send(&producer, scene.topic.name(), partition, Some(message)).await?));
     }
-    let expected = recover(scene).await?;
+    let expected = scene.recover(Instant::now()).await?;
     ensure_letters(scene, &places, false).await?;
     Ok(expected)
 }
@@ -241,7 +237,7 @@ async fn wrong_encoding(scene: &mut Scene<'_>) -> Result<Expected> {
 /// Rows wait while a column is missing, and the gateway reports it. Restoring the table is enough to continue.
 async fn table_changed(scene: &mut Scene<'_>) -> Result<Expected> {
     let told = scene.stage.servers.sink.stored();
-    alter(scene, &format!("RENAME COLUMN {COLUMN} TO {COLUMN}Away")).await?;
+    scene.alter(&format!("RENAME COLUMN {COLUMN} TO {COLUMN}Away")).await?;
     // ClickHouse may still confirm rows that were on their way to the former table.
     scene.wait_acked(SPANS_AFTER).await?;
     scene.wait_metric(0, TABLE_FITS, |fits| fits == 0.0).await?;
@@ -250,24 +246,13 @@ async fn table_changed(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.wait_acked(SPANS_AFTER).await?;
     let inserts = told.borrow().inserts - before;
     ensure!(inserts == 0, "{inserts} inserts went into a table that lacks a column of theirs");
-    alter(scene, &format!("RENAME COLUMN {COLUMN}Away TO {COLUMN}")).await?;
-    let expected = recover(scene).await?;
+    scene.alter(&format!("RENAME COLUMN {COLUMN}Away TO {COLUMN}")).await?;
+    let expected = scene.recover(Instant::now()).await?;
     scene.wait_metric(0, TABLE_FITS, |fits| fits > 0.0).await?;
     Ok(expected)
 }
 
 async fn column_added(scene: &mut Scene<'_>) -> Result<Expected> {
-    alter(scene, "ADD COLUMN Extra String DEFAULT 'none'").await?;
-    recover(scene).await
-}
-
-async fn alter(scene: &Scene<'_>, change: &str) -> Result<()> {
-    let table = format!("`{}`.`{TABLE}`", scene.database.name());
-    scene.stage.servers.server.execute(&format!("ALTER TABLE {table} {change}")).await
-}
-
-async fn recover(scene: &mut Scene<'_>) -> Result<Expected> {
-    let recovery = scene.recovered(Instant::now()).await?;
-    scene.wait_acked(SPANS_AFTER).await?;
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    scene.alter("ADD COLUMN Extra String DEFAULT 'none'").await?;
+    scene.recover(Instant::now()).await
 }

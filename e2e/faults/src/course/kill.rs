@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::gate;
 use crate::kafka_front::{self, Leg};
 use crate::kafka_wire::{Commit, OFFSET_COMMIT};
@@ -131,15 +130,11 @@ impl Step {
 /// # Errors
 /// The step was not seen, or a process could not be controlled.
 pub async fn play(scene: &mut Scene<'_>, step: Step) -> Result<Expected> {
-    scene.start_gateway(Some("gateway-0"))?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.start_under_load(Some("gateway-0")).await?;
     let killed = at(scene, step).await?;
     let other = scene.round % OTHER_MEMBER_EVERY == OTHER_MEMBER_EVERY - 1;
     scene.start_again(0, Some(if other { "gateway-1" } else { "gateway-0" }))?;
-    let recovery = scene.recovered(killed).await?;
-    scene.wait_acked(SPANS_AFTER).await?;
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    scene.recover(killed).await
 }
 
 /// Kills gateway 0 at a step, another one each round, and returns when.

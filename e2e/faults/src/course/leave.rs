@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::volume::{self, LEAVE_SOON, SPANS_AWAY, SPANS_READ, as_real};
-use super::{INSERTS_BEFORE, SPANS_AFTER};
+use super::volume::{self, LEAVE_SOON, ensure_on_volume, read_all};
 use crate::admin::Admin;
 use crate::gate::Rule;
 use crate::kafka_front::Way;
-use crate::scene::{Expected, PARTITIONS, PATIENCE, Scene};
-use crate::segments;
+use crate::scene::{Expected, INSERTS_BEFORE, PARTITIONS, PATIENCE, Scene};
 use crate::sink_front::{Leg, Passage, Verdict};
 use e2e_fixtures::cluster::Seen;
 use e2e_fixtures::pipeline::merged;
@@ -109,8 +107,7 @@ impl Leave {
         if matches!(self, Leave::Drain | Leave::DrainDeadSink) {
             scene.start_gateway(Some("gateway-1"))?;
         }
-        scene.start_load();
-        scene.wait_inserts(INSERTS_BEFORE).await?;
+        scene.begin_load().await?;
         let since = match self {
             Leave::Drain => drain(scene).await?,
             Leave::DrainDeadSink => drain_dead_sink(scene).await?,
@@ -118,9 +115,7 @@ impl Leave {
             Leave::TermSlowSinkVolume => term_slow_sink_volume(scene).await?,
             Leave::TermSilentBroker => term_silent_broker(scene).await?,
         };
-        let recovery = scene.recovered(since).await?;
-        scene.wait_acked(SPANS_AFTER).await?;
-        Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+        scene.recover(since).await
     }
 }
 
@@ -151,17 +146,14 @@ async fn drain(scene: &mut Scene<'_>) -> Result<Instant> {
 async fn drain_dead_sink(scene: &mut Scene<'_>) -> Result<Instant> {
     let (leaving, staying) = (scene.gateway(0).admin(), scene.gateway(1).admin());
     wait_share(scene, &leaving, f64::from(PARTITIONS) / 2.0).await?;
-    scene.stage.servers.sink.go(Way::Refused);
-    let gone = async {
+    let gone = scene.while_sink_goes(Way::Refused, async |scene| {
         scene.wait_acked(SPANS_GONE).await?;
         let told = leaving.drain().await?;
         ensure!(told.blocks > 0, "it holds no blocks while the sink is away: {told:?}");
         wait_empty(scene, &leaving).await?;
         wait_share(scene, &staying, f64::from(PARTITIONS)).await
-    };
-    let gone = gone.await;
-    scene.stage.servers.sink.go(Way::Open);
-    gone.map(|()| Instant::now())
+    });
+    gone.await.map(|()| Instant::now())
 }
 
 async fn term_slow_sink(scene: &mut Scene<'_>) -> Result<Instant> {
@@ -178,11 +170,7 @@ async fn term_slow_sink(scene: &mut Scene<'_>) -> Result<Instant> {
 async fn slow<'a>(scene: &mut Scene<'a>) -> Result<Rule<'a, Passage, Verdict>> {
     let gate = scene.stage.servers.sink.gate();
     let rule = gate.rule(u32::MAX, Verdict::Late(SLOW), |passage| passage.leg == Leg::Answered);
-    scene
-        .wait("a slow insert", PATIENCE, async |_| {
-            Ok(if rule.applied() > 0 { Seen::Done(()) } else { Seen::NotYet("none".to_owned()) })
-        })
-        .await?;
+    scene.wait_applied("a slow insert", &rule, 1).await?;
     Ok(rule)
 }
 
@@ -192,18 +180,13 @@ async fn term_slow_sink_volume(scene: &mut Scene<'_>) -> Result<Instant> {
     let rule = slow(scene).await?;
     // Spans that are produced from here on continue the numbers of the load.
     scene.stop_load().await?;
-    scene.produce(SPANS_AWAY).await?;
-    let sent = scene.stop_load().await?.clone();
-    let spans = sent.acked.count();
-    scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
+    let spans = read_all(scene).await?.acked.count();
     scene.gateway(0).signal(Signal::TERM)?;
     let code = scene.gateway(0).end_within(END_VOLUME_MAX).await?;
     ensure!(code == 0, "it ended with code {code}, and should have left on its volume what did not go in");
     drop(rule);
-    let inserted = scene.oracle().count(&sent).await?.unique_acked;
-    let rows: u64 = segments::left(&scene.volume(0))?.iter().map(|block| block.rows).sum();
+    let (inserted, _) = ensure_on_volume(scene).await?;
     ensure!(inserted < spans, "all {spans} spans went in by the deadline: it shows nothing");
-    ensure!(rows >= spans - inserted, "{rows} of {} rows are on the volume", spans - inserted);
     scene.start_again(0, Some("gateway-0"))?;
     let back = Instant::now();
     scene.start_load();
@@ -228,7 +211,7 @@ async fn wait_share(scene: &mut Scene<'_>, admin: &Admin, partitions: f64) -> Re
             let owned = admin.partitions().await?;
             // Small whole numbers are exact in floating point.
             let has_them = (owned - partitions).abs() < 0.5;
-            Ok(if has_them { Seen::Done(()) } else { Seen::NotYet(format!("{owned} of {partitions}")) })
+            Ok(Seen::when(has_them, || format!("{owned} of {partitions}")))
         })
         .await
 }
@@ -237,7 +220,7 @@ async fn wait_empty(scene: &mut Scene<'_>, admin: &Admin) -> Result<()> {
     scene
         .wait("nothing left", PATIENCE, async |_| {
             let left = admin.drainz().await?;
-            Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+            Ok(Seen::when(left.is_empty(), || format!("{left:?}")))
         })
         .await
 }

@@ -6,10 +6,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::INSERTS_BEFORE;
 use super::volume::{
     BLOCKS, DRAIN_PATIENCE, LEAVE_PATIENCE, LEAVE_SOON, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS,
-    Volume, as_real, run_drain_of,
+    Volume, as_real, leave_on_volume, run_drain_of,
 };
 use crate::kafka_front::{self, Leg, Way};
 use crate::kafka_wire::OFFSET_COMMIT;
@@ -110,19 +109,16 @@ impl OnlyCopy {
             let half = f64::from(PARTITIONS) / 2.0;
             scene.wait_metric(1, PARTITIONS_OWNED, |owned| owned >= half).await?;
         }
-        scene.start_load();
-        scene.wait_inserts(INSERTS_BEFORE).await?;
+        scene.begin_load().await?;
         scene.stop_load().await?;
         // All inserted rows are committed now, so later commits are for blocks on a volume.
         scene.wait_committed(0).await?;
-        scene.stage.servers.sink.go(Way::Refused);
-        let played = match self {
+        let played = scene.while_sink_goes(Way::Refused, async |scene| match self {
             OnlyCopy::KillBeforeCommit => kill_before_commit(scene).await,
             OnlyCopy::Moved { enqueues } => kill_until_moved(scene, enqueues).await,
             OnlyCopy::ScaledIn { enqueues } => take_away(scene, enqueues).await,
-        };
-        scene.stage.servers.sink.go(Way::Open);
-        played?;
+        });
+        played.await?;
         let since = Instant::now();
         match self {
             OnlyCopy::KillBeforeCommit => come_back(scene, since).await,
@@ -147,11 +143,7 @@ pub(super) async fn wait_enqueued(scene: &mut Scene<'_>, messages_before: i64) -
     scene
         .wait("commits of what is on the volume", PATIENCE, async |scene| {
             let committed = scene.committed_messages().await?;
-            Ok(if committed > messages_before {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{committed} messages, as before"))
-            })
+            Ok(Seen::when(committed > messages_before, || format!("{committed} messages, as before")))
         })
         .await
 }
@@ -260,9 +252,7 @@ async fn take_away(scene: &mut Scene<'_>, enqueues: bool) -> Result<()> {
     ensure!(left.blocks > 0, "it says that it holds nothing: {left:?}");
     let all = f64::from(PARTITIONS);
     scene.wait_metric(0, PARTITIONS_OWNED, |owned| owned >= all).await?;
-    scene.gateway(1).signal(Signal::TERM)?;
-    let code = scene.gateway(1).end_within(LEAVE_PATIENCE).await?;
-    ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
+    leave_on_volume(scene, 1, LEAVE_PATIENCE).await?;
     scene.retire(1)?;
     if enqueues {
         let (code, report) = run_drain_of(scene, 1, "1s").await?;

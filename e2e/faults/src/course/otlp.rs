@@ -23,10 +23,11 @@ mod two;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
+use super::clock;
 use super::server::Server;
-use super::{INSERTS_BEFORE, clock};
 use crate::failing_disk::FailingDisk;
-use crate::scene::{Expected, Scene};
+use crate::scene::{Expected, PATIENCE, Scene};
+use e2e_fixtures::cluster::Seen;
 use e2e_fixtures::gateway::ANY_PORT;
 use e2e_fixtures::pipeline::merged;
 use full::Room;
@@ -215,8 +216,7 @@ async fn begin(scene: &mut Scene<'_>) -> Result<()> {
 /// Clients send from when the gateway accepts requests, so that each request has an answer.
 async fn begin_load(scene: &mut Scene<'_>) -> Result<()> {
     scene.wait_logged(ACCEPTS).await?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await
+    scene.begin_load().await
 }
 
 /// As [`begin`], with a disk that can fail.
@@ -227,6 +227,17 @@ async fn begin_on_disk(scene: &mut Scene<'_>) -> Result<FailingDisk> {
     scene.start_gateway_with(Some("gateway-0"), disk.environment())?;
     begin_load(scene).await?;
     Ok(disk)
+}
+
+/// Waits until gateways have asked clients to retry so often.
+async fn wait_told_again(scene: &mut Scene<'_>, times: u64) -> Result<()> {
+    let wanted = scene.clients()?.told_again() + times;
+    scene
+        .wait("clients that are asked to retry", PATIENCE, async |scene| {
+            let told = scene.clients()?.told_again();
+            Ok(Seen::when(told >= wanted, || format!("{told} of {wanted} requests")))
+        })
+        .await
 }
 
 /// Checks that every answer to the clients was a success or a request to retry.

@@ -6,9 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::volume::{DRAIN_PATIENCE, SPANS_READ, SPOOL_BLOCKS, as_real};
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::kafka_front::Way;
-use crate::scene::{Expected, Scene};
+use crate::scene::{Expected, INSERTS_BEFORE, SPANS_AFTER, Scene};
 use e2e_fixtures::cluster::Seen;
 
 /// Load, spans a second: what both workers can read and encode on two busy cores in a debug build; it makes a hundred blocks a minute.
@@ -40,10 +39,7 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.start_gateway(Some("gateway-0"))?;
     scene.start_load_of(SPANS_PER_SECOND);
     scene.wait_inserts(INSERTS_BEFORE).await?;
-    scene.stage.servers.sink.go(Way::Refused);
-    let waited = wait_out(scene).await;
-    scene.stage.servers.sink.go(Way::Open);
-    let behind = waited?;
+    let behind = scene.while_sink_goes(Way::Refused, async |scene| wait_out(scene).await).await?;
     let since = Instant::now();
     let rows = scene.wait_metric(0, "sluice_gateway_spool_rows", |rows| rows > 0.0).await?;
     let recovery = scene.recovered(since).await?;
@@ -71,7 +67,7 @@ async fn wait_out(scene: &mut Scene<'_>) -> Result<f64> {
             most = most.max(behind(scene).await?);
             let left = until.saturating_duration_since(Instant::now());
             let is_over = left.is_zero() || most > SPANS_BEHIND_MAX;
-            Ok(if is_over { Seen::Done(()) } else { Seen::NotYet(format!("{left:?} are left")) })
+            Ok(Seen::when(is_over, || format!("{left:?} are left")))
         })
         .await?;
     ensure!(
@@ -93,8 +89,7 @@ async fn wait_up_with_load(scene: &mut Scene<'_>) -> Result<()> {
     scene
         .wait("a gateway that is up with its load", DRAIN_PATIENCE, async |scene| {
             let behind = behind(scene).await?;
-            let is_up = behind <= SPANS_BEHIND_MAX;
-            Ok(if is_up { Seen::Done(()) } else { Seen::NotYet(format!("{behind} spans are not read")) })
+            Ok(Seen::when(behind <= SPANS_BEHIND_MAX, || format!("{behind} spans are not read")))
         })
         .await
 }

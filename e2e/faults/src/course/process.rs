@@ -6,9 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::leave::{END_MAX, NOT_LEFT};
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::kafka_front::Way;
-use crate::scene::{Expected, PATIENCE, Scene};
+use crate::scene::{Expected, INSERTS_BEFORE, PATIENCE, SPANS_AFTER, Scene};
 use crate::sink_front::{Leg, Verdict};
 use e2e_fixtures::cluster::Seen;
 use e2e_stack::process::Signal;
@@ -74,9 +73,7 @@ impl Process {
     /// # Errors
     /// When what is waited for does not come, or a process could not be handled.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        scene.start_gateway((self != Process::Storm).then_some("gateway-0"))?;
-        scene.start_load();
-        scene.wait_inserts(INSERTS_BEFORE).await?;
+        scene.start_under_load((self != Process::Storm).then_some("gateway-0")).await?;
         let since = match self {
             Process::StopShort => stop_short(scene).await?,
             Process::StopLong => stop_long(scene).await?,
@@ -85,9 +82,7 @@ impl Process {
             Process::PartitionAdded => partition_added(scene).await?,
             Process::DuplicateMember => duplicate_member(scene).await?,
         };
-        let recovery = scene.recovered(since).await?;
-        scene.wait_acked(SPANS_AFTER).await?;
-        Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+        scene.recover(since).await
     }
 }
 
@@ -111,12 +106,12 @@ async fn stop_long(scene: &mut Scene<'_>) -> Result<Instant> {
 }
 
 async fn term_dead_sink(scene: &mut Scene<'_>) -> Result<Instant> {
-    scene.stage.servers.sink.go(Way::Refused);
-    scene.wait_acked(SPANS_SHORT).await?;
-    scene.gateway(0).signal(Signal::TERM)?;
-    let ended = scene.gateway(0).end_within(END_MAX).await;
-    scene.stage.servers.sink.go(Way::Open);
-    let code = ended?;
+    let ended = scene.while_sink_goes(Way::Refused, async |scene| {
+        scene.wait_acked(SPANS_SHORT).await?;
+        scene.gateway(0).signal(Signal::TERM)?;
+        scene.gateway(0).end_within(END_MAX).await
+    });
+    let code = ended.await?;
     ensure!(
         code == NOT_LEFT,
         "it ended with code {code} though nothing could go in, and there is no queue volume"
@@ -150,9 +145,9 @@ async fn partition_added(scene: &mut Scene<'_>) -> Result<Instant> {
     scene.start_load();
     scene
         .wait("commits of every partition", METADATA_PATIENCE, async |scene| {
-            let committed = scene.committed().await?.into_iter().filter(|(_, offset)| *offset > 0).count();
-            let seen = Seen::NotYet(format!("{committed} partitions"));
-            Ok(if i32::try_from(committed)? == PARTITIONS_MORE { Seen::Done(()) } else { seen })
+            let committed = scene.committed().await?.into_values().filter(|offset| *offset > 0).count();
+            let is_each = i32::try_from(committed)? == PARTITIONS_MORE;
+            Ok(Seen::when(is_each, || format!("{committed} partitions")))
         })
         .await?;
     Ok(grown)

@@ -7,14 +7,15 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::gate::Rule;
-use crate::scene::{Expected, PATIENCE, Scene};
+use crate::scene::{Expected, Scene};
 use crate::sink_front::{Answer, Leg, Passage, Verdict};
-use e2e_fixtures::cluster::Seen;
 
 /// How many inserts in a row get this answer: enough that some are tried more than once, within a small part of a second for each.
 const TIMES: u32 = 6;
+
+/// What scenarios wait for.
+const REFUSED: &str = "refused inserts";
 
 /// Spans before and during the measurement of how often an overloaded server gets requests: two seconds of load before, and five seconds
 /// during. If each refused block retried alone, it would be tried a few times in that time.
@@ -183,17 +184,13 @@ fn bad_gateway() -> Answer {
 /// # Errors
 /// When too few inserts came to be refused, the gateway does not do its duty, or a process could not be handled.
 pub async fn play(scene: &mut Scene<'_>, refusal: Refusal) -> Result<Expected> {
-    scene.start_gateway(Some("gateway-0"))?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.start_under_load(Some("gateway-0")).await?;
     let (over, measures) = match refusal.duty() {
         Duty::None => refuse_some(scene, refusal).await?,
         Duty::Name(actor) => refuse_until_named(scene, refusal, actor).await?,
         Duty::Slow => refuse_for_a_while(scene, refusal).await?,
     };
-    let recovery = scene.recovered(over).await?;
-    scene.wait_acked(SPANS_AFTER).await?;
-    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+    Ok(Expected { measures, ..scene.recover(over).await? })
 }
 
 /// From now on, `times` inserts are refused.
@@ -208,18 +205,9 @@ pub(super) type Refused = (Instant, Vec<(&'static str, f64)>);
 /// Some inserts are refused.
 pub(super) async fn refuse_some(scene: &mut Scene<'_>, refusal: Refusal) -> Result<Refused> {
     let rule = refuse(scene, refusal, TIMES);
-    wait_refused(scene, &rule, TIMES).await?;
+    scene.wait_applied(REFUSED, &rule, TIMES).await?;
     ensure!(rule.applied() == TIMES, "{} inserts were refused instead of {TIMES}", rule.applied());
     Ok((Instant::now(), Vec::new()))
-}
-
-async fn wait_refused(scene: &mut Scene<'_>, rule: &Rule<'_, Passage, Verdict>, times: u32) -> Result<()> {
-    scene
-        .wait("refused inserts", PATIENCE, async |_| {
-            let applied = rule.applied();
-            Ok(if applied >= times { Seen::Done(()) } else { Seen::NotYet(format!("{applied} of {times}")) })
-        })
-        .await
 }
 
 /// Waits until the gateway reports who must act, and then ends the fault.
@@ -227,12 +215,12 @@ async fn refuse_until_named(scene: &mut Scene<'_>, refusal: Refusal, actor: &str
     let waiting = format!("sluice_gateway_blocks_waiting_for_action{{actor=\"{actor}\"}}");
     let told = scene.stage.servers.sink.stored();
     let rule = refuse(scene, refusal, u32::MAX);
-    wait_refused(scene, &rule, TIMES).await?;
+    scene.wait_applied(REFUSED, &rule, TIMES).await?;
     let blocks = scene.wait_labelled(0, &waiting, |blocks| blocks > 0.0).await?;
     scene.wait_logged(&format!("actor=\"{actor}\"")).await?;
     let inserts = told.borrow().inserts;
     let tries = rule.applied();
-    wait_refused(scene, &rule, tries + 1).await?;
+    scene.wait_applied(REFUSED, &rule, tries + 1).await?;
     ensure!(told.borrow().inserts == inserts, "inserts went in though all are refused");
     drop(rule);
     let over = Instant::now();
@@ -247,7 +235,7 @@ async fn refuse_for_a_while(scene: &mut Scene<'_>, refusal: Refusal) -> Result<R
     scene.wait_acked(SPANS_BEFORE).await?;
     let inserts = f64::from(u32::try_from(told.borrow().inserts - before)?) / since.elapsed().as_secs_f64();
     let rule = refuse(scene, refusal, u32::MAX);
-    wait_refused(scene, &rule, 1).await?;
+    scene.wait_applied(REFUSED, &rule, 1).await?;
     let (since, before) = (Instant::now(), rule.applied());
     scene.wait_acked(SPANS_REFUSED).await?;
     let tries = f64::from(rule.applied() - before) / since.elapsed().as_secs_f64();

@@ -14,13 +14,11 @@ use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::kafka_front;
 use crate::kafka_wire::OFFSET_COMMIT;
 use crate::scenario::FEW;
-use crate::scene::{Expected, Scene};
+use crate::scene::{Expected, SPANS_AFTER, Scene};
 use crate::sink_front::{self, Answer, Verdict};
-use e2e_fixtures::pipeline::TABLE;
 use e2e_fixtures::produce::Topic;
 use e2e_fixtures::spans::{NUMBER_KEY, Numbers};
 
@@ -121,20 +119,19 @@ impl Rows {
         match self {
             Rows::Refused => {
                 ANYWHERE.add(scene).await?;
-                begin(scene).await?;
+                scene.start_under_load(Some("gateway-0")).await?;
                 scene.wait_acked(SPANS_AFTER).await?;
                 all_letters(scene, ANYWHERE, None).await
             }
             Rows::RefusedKill => {
                 ANYWHERE.add(scene).await?;
-                begin(scene).await?;
+                scene.start_under_load(Some("gateway-0")).await?;
                 let killed = kill(scene).await?;
-                let recovery = scene.recovered(killed).await?;
-                scene.wait_acked(SPANS_AFTER).await?;
-                all_letters(scene, ANYWHERE, Some(recovery)).await
+                let recovery_s = scene.recover(killed).await?.recovery_s;
+                all_letters(scene, ANYWHERE, recovery_s).await
             }
             Rows::TooLarge => {
-                begin(scene).await?;
+                scene.start_under_load(Some("gateway-0")).await?;
                 too_large(scene).await
             }
             Rows::Skipped => without_letters::skipped(scene).await,
@@ -147,10 +144,8 @@ impl Constraint {
     /// Makes the table refuse these spans.
     async fn add(self, scene: &Scene<'_>) -> Result<()> {
         let Constraint { every, rest } = self;
-        let table = format!("`{}`.`{TABLE}`", scene.database.name());
         let number = "(reinterpretAsUInt64(reverse(unhex(SpanId))) - 1)";
-        let change = format!("ALTER TABLE {table} ADD CONSTRAINT refused CHECK {number} % {every} != {rest}");
-        scene.stage.servers.server.execute(&change).await
+        scene.alter(&format!("ADD CONSTRAINT refused CHECK {number} % {every} != {rest}")).await
     }
 
     /// The spans among `numbers` that the table refuses.
@@ -158,12 +153,6 @@ impl Constraint {
         let all = numbers.ranges().iter().cloned().flatten();
         all.filter(|number| number % self.every == self.rest).collect()
     }
-}
-
-async fn begin(scene: &mut Scene<'_>) -> Result<()> {
-    scene.start_gateway(Some("gateway-0"))?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await
 }
 
 /// Kills the gateway before or after a commit that marks a block as parted, or before or after a later insert.
@@ -215,21 +204,10 @@ async fn too_large(scene: &mut Scene<'_>) -> Result<Expected> {
     };
     let servers = &scene.stage.servers;
     let rule = servers.sink.gate().rule(TOO_LARGE, verdict, is_large);
-    scene
-        .wait("inserts that are too large", crate::scene::PATIENCE, async |_| {
-            let applied = rule.applied();
-            Ok(if applied >= TOO_LARGE {
-                e2e_fixtures::cluster::Seen::Done(())
-            } else {
-                e2e_fixtures::cluster::Seen::NotYet(format!("{applied} of {TOO_LARGE}"))
-            })
-        })
-        .await?;
+    scene.wait_applied("inserts that are too large", &rule, TOO_LARGE).await?;
     let over = Instant::now();
     drop(rule);
-    let recovery = scene.recovered(over).await?;
-    scene.wait_acked(SPANS_AFTER).await?;
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    scene.recover(over).await
 }
 
 /// Ends the load, waits until everything is inserted or a letter, and compares the letters with the refused rows.

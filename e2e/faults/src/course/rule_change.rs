@@ -17,9 +17,8 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::only_copy::PARTITIONS_OWNED;
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::kafka_wire::{Commit, Rule};
-use crate::scene::{Expected, PARTITIONS, PATIENCE, Scene};
+use crate::scene::{Expected, INSERTS_BEFORE, PARTITIONS, PATIENCE, SPANS_AFTER, Scene};
 use crate::sink_front::{Leg, Passage, Verdict};
 use e2e_fixtures::cluster::Seen;
 use e2e_fixtures::spans::{Generator, Run, Shape};
@@ -159,15 +158,11 @@ impl RuleChange {
         let ends = scene.topic.watermarks().await?;
         scene
             .wait("commits behind all that the dead one may have sent", PATIENCE, async |scene| {
-                let committed: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
+                let committed = scene.committed().await?;
                 let is_behind =
                     |partition: i32, end: i64| committed.get(&partition).is_none_or(|offset| *offset < end);
                 let behind = ends.iter().filter(|marks| is_behind(marks.partition, marks.high)).count();
-                Ok(if behind == 0 {
-                    Seen::Done(())
-                } else {
-                    Seen::NotYet(format!("{behind} partitions are in front of it"))
-                })
+                Ok(Seen::when(behind == 0, || format!("{behind} partitions are in front of it")))
             })
             .await?;
         let seconds = died.elapsed().as_secs_f64();

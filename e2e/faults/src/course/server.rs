@@ -6,12 +6,10 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::only_copy::MAY_BE_DOUBLED;
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::gate::Caught;
 use crate::kafka_front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
 use crate::sink_front::{Leg, Passage, Verdict};
-use e2e_fixtures::cluster::Seen;
 
 /// How long a slow server delays its answers.
 const SLOW: Duration = Duration::from_secs(20);
@@ -83,9 +81,7 @@ impl Server {
         if self.forgets_soon() {
             scene.remember_tokens(WINDOW_SHORT).await?;
         }
-        scene.start_gateway(Some("gateway-0"))?;
-        scene.start_load();
-        scene.wait_inserts(INSERTS_BEFORE).await?;
+        scene.start_under_load(Some("gateway-0")).await?;
         let mut doubled = 0;
         let since = match self {
             Server::KillInInsert => kill_at(scene, Leg::Middle).await?,
@@ -101,8 +97,7 @@ impl Server {
                 Instant::now()
             }
         };
-        let recovery = scene.recovered(since).await?;
-        scene.wait_acked(SPANS_AFTER).await?;
+        let expected = scene.recover(since).await?;
         if self.leaves_doubt() {
             scene.wait_doubt(0, false).await?;
         }
@@ -111,7 +106,7 @@ impl Server {
             scene.ensure_doubles_told(0, MAY_BE_DOUBLED).await?;
             scene.wait_metric(0, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
         }
-        Ok(Expected { doubled, recovery_s: Some(recovery), ..Expected::default() })
+        Ok(Expected { doubled, ..expected })
     }
 }
 
@@ -129,12 +124,7 @@ async fn kill_at(scene: &Scene<'_>, leg: Leg) -> Result<Instant> {
 async fn slow(scene: &mut Scene<'_>, leaves_doubt: bool) -> Result<Instant> {
     let gate = scene.stage.servers.sink.gate();
     let rule = gate.rule(SLOW_TIMES, Verdict::Late(SLOW), |passage| passage.leg == Leg::Answered);
-    scene
-        .wait("slow inserts", PATIENCE, async |_| {
-            let applied = rule.applied();
-            Ok(if applied >= SLOW_TIMES { Seen::Done(()) } else { Seen::NotYet(format!("{applied} so far")) })
-        })
-        .await?;
+    scene.wait_applied("slow inserts", &rule, SLOW_TIMES).await?;
     let since = Instant::now();
     if leaves_doubt {
         scene.wait_doubt(0, true).await?;
@@ -144,14 +134,11 @@ async fn slow(scene: &mut Scene<'_>, leaves_doubt: bool) -> Result<Instant> {
 
 /// Lasts until the gateway has reported the INSERTs in doubt.
 async fn silent(scene: &mut Scene<'_>) -> Result<Instant> {
-    scene.stage.servers.sink.go(Way::Blackhole);
-    let waited = async {
+    let waited = scene.while_sink_goes(Way::Blackhole, async |scene| {
         scene.wait_acked(SPANS_SILENT).await?;
         scene.wait_doubt(0, true).await
-    };
-    let waited = waited.await;
-    scene.stage.servers.sink.go(Way::Open);
-    waited.map(|()| Instant::now())
+    });
+    waited.await.map(|()| Instant::now())
 }
 
 /// The answer to a stored INSERT is lost. The server takes so many others before the next try that it has forgotten the token. The gateway
@@ -180,7 +167,11 @@ async fn past_window(scene: &mut Scene<'_>) -> Result<u64> {
     Ok(rows)
 }
 
-async fn stored_insert(scene: &Scene<'_>) -> Result<Caught<Passage, Verdict>> {
-    let stored = |passage: &Passage| passage.leg == Leg::Answered && passage.written_rows > 0;
-    scene.stage.servers.sink.gate().trap("stored insert", stored).caught(PATIENCE).await
+pub(super) async fn stored_insert(scene: &Scene<'_>) -> Result<Caught<Passage, Verdict>> {
+    scene.stage.servers.sink.gate().trap("stored insert", is_stored).caught(PATIENCE).await
+}
+
+/// Whether the server has stored the INSERT, and its answer is on its way.
+pub(super) fn is_stored(passage: &Passage) -> bool {
+    passage.leg == Leg::Answered && passage.written_rows > 0
 }

@@ -2,13 +2,13 @@
 //! its config. That server does not know the token, so both servers store what was in flight. The gateway counts these rows as possibly
 //! doubled, and its guarantee has the reason.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::kill::{self, Step};
 use super::only_copy::MAY_BE_DOUBLED;
-use super::{INSERTS_BEFORE, SPANS_AFTER};
-use crate::scene::{Expected, Scene};
+use super::volume::as_real;
+use crate::scene::{Expected, SPANS_AFTER, Scene};
 use crate::second_shard::ALL_SHARDS;
 
 /// The restarted member.
@@ -24,9 +24,7 @@ const AT_LEAST_ONCE: &str =
 /// The step was not seen, the gateway did not report it, or a process could not be controlled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.open_second_shard().await?;
-    scene.start_gateway(Some(MEMBER))?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.start_under_load(Some(MEMBER)).await?;
     let killed = kill::at(scene, Step::AfterServerCommit).await?;
     scene.retire(0)?;
     let front = &scene.second_shard()?.front;
@@ -38,15 +36,13 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.wait_acked(SPANS_AFTER).await?;
     let doubled = doubled(scene).await?;
     ensure!(doubled > 0, "the INSERT that was stored is not in flight");
-    #[expect(clippy::cast_precision_loss, reason = "some thousands of rows")]
-    scene.wait_metric(number, MAY_BE_DOUBLED, |told| told > doubled as f64 - 0.5).await?;
+    scene.wait_metric(number, MAY_BE_DOUBLED, |told| told > as_real(doubled) - 0.5).await?;
     Ok(Expected { doubled, recovery_s: Some(recovery), ..Expected::default() })
 }
 
 /// Rows that are on both servers.
 async fn doubled(scene: &Scene<'_>) -> Result<u64> {
     let table = format!("`{}`.{ALL_SHARDS}", scene.database.name());
-    let question = format!("SELECT count() - uniqExact(TraceId, toString(SpanAttributes)) FROM {table}");
-    let counted = scene.stage.servers.server.text(&question, "TSV").await?;
-    counted.trim().parse().with_context(|| format!("read {counted:?}"))
+    let doubled = "toUInt64(count() - uniqExact(TraceId, toString(SpanAttributes)))";
+    scene.stage.servers.server.count(&format!("SELECT {doubled} FROM {table}")).await
 }

@@ -7,9 +7,8 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::only_copy::{MAY_BE_DOUBLED, wait_enqueued};
-use super::spooled::{REFUSED, SMALL_KIB};
-use super::volume::{self, BLOCKS, DRAIN_PATIENCE, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real};
-use super::{INSERTS_BEFORE, SPANS_AFTER, spooled};
+use super::spooled::{self, REFUSED, SMALL_KIB};
+use super::volume::{self, BLOCKS, DRAIN_PATIENCE, SPOOL_BLOCKS, as_real, read_all};
 use crate::kafka_front::Way;
 use crate::scene::{Expected, Scene};
 use crate::segments;
@@ -83,9 +82,7 @@ pub async fn play(scene: &mut Scene<'_>, lost: Lost) -> Result<Expected> {
         scene.mount_volume(0, SMALL_KIB)?;
     }
     scene.write_to_both_shards()?;
-    scene.start_gateway(Some("gateway-0"))?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.start_under_load(Some("gateway-0")).await?;
     let database = scene.database.name().to_owned();
     ensure!(scene.second_shard()?.rows(&database).await? > 0, "nothing goes to the second shard");
     if lost == Lost::OnlyCopies {
@@ -99,8 +96,7 @@ pub async fn play(scene: &mut Scene<'_>, lost: Lost) -> Result<Expected> {
     }
     ensure_none_may_be_doubled(scene).await?;
     // Its successor finds ranges in flight for a shard that it cannot reach, and blocks for that shard on its volume.
-    scene.gateway(0).kill().await?;
-    scene.start_again(0, Some("gateway-0"))?;
+    scene.restart(0).await?;
     scene.wait_acked(SPANS_LOST / 2).await?;
     if lost == Lost::OnFullVolume {
         scene.wait_metric(0, REFUSED, |blocks| blocks > 0.0).await?;
@@ -108,16 +104,14 @@ pub async fn play(scene: &mut Scene<'_>, lost: Lost) -> Result<Expected> {
     scene.wait_inserts(INSERTS_OF_OTHER).await?;
 
     scene.second_shard()?.begin().await?;
-    let back = Instant::now();
-    let recovery = scene.recovered(back).await?;
-    scene.wait_acked(SPANS_AFTER).await?;
+    let expected = scene.recover(Instant::now()).await?;
     if lost != Lost::InMemory {
         scene.stop_load().await?;
         scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
     }
     // The other shard knows its tokens all the time, and this shard knows them once it is reachable again.
     ensure_none_may_be_doubled(scene).await?;
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    Ok(expected)
 }
 
 async fn ensure_none_may_be_doubled(scene: &mut Scene<'_>) -> Result<()> {
@@ -133,16 +127,13 @@ async fn only_copies(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.wait_committed(0).await?;
     let before = scene.committed_messages().await?;
     scene.second_shard()?.kill().await?;
-    scene.stage.servers.sink.go(Way::Refused);
-    let left = leave_only_copies(scene, before).await;
-    scene.stage.servers.sink.go(Way::Open);
-    left?;
+    scene.while_sink_goes(Way::Refused, async |scene| leave_only_copies(scene, before).await).await?;
     scene.start_again(0, Some("gateway-0"))?;
     scene
         .wait("blocks of one shard alone", DRAIN_PATIENCE, async |scene| {
             let [even, odd] = blocks_of_shards(scene)?;
             let is_one = even.min(odd) == 0 && even.max(odd) > 0;
-            Ok(if is_one { Seen::Done(()) } else { Seen::NotYet(format!("{even} and {odd} blocks")) })
+            Ok(Seen::when(is_one, || format!("{even} and {odd} blocks")))
         })
         .await?;
     scene.second_shard()?.begin().await?;
@@ -152,9 +143,7 @@ async fn only_copies(scene: &mut Scene<'_>) -> Result<Expected> {
 
 /// The gateway reads everything, has written or committed it on the volume, and is killed.
 async fn leave_only_copies(scene: &mut Scene<'_>, committed_before: i64) -> Result<()> {
-    scene.produce(SPANS_AWAY).await?;
-    let spans = as_real(scene.stop_load().await?.acked.count());
-    scene.wait_metric(0, SPANS_READ, |read| read >= spans).await?;
+    read_all(scene).await?;
     wait_enqueued(scene, committed_before).await?;
     scene.gateway(0).kill().await?;
     let blocks = blocks_of_shards(scene)?;

@@ -7,7 +7,6 @@
 use anyhow::{Result, ensure};
 
 use super::kill::{self, Step};
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::scene::{Expected, Scene};
 
 /// The restarted member.
@@ -19,16 +18,13 @@ const MEMBER: &str = "gateway-0";
 /// When the step was not seen, or a process could not be handled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.open_second_shard().await?;
-    scene.start_gateway(Some(MEMBER))?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.start_under_load(Some(MEMBER)).await?;
     let killed = kill::at(scene, Step::AfterServerCommit).await?;
     scene.retire(0)?;
     scene.write_to_both_shards()?;
     scene.start_gateway(Some(MEMBER))?;
-    let recovery = scene.recovered(killed).await?;
-    scene.wait_acked(SPANS_AFTER).await?;
+    let expected = scene.recover(killed).await?;
     let database = scene.database.name().to_owned();
     ensure!(scene.second_shard()?.rows(&database).await? > 0, "nothing goes to the new shard");
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    Ok(expected)
 }

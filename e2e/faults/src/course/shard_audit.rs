@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use crate::scene::{Expected, PARTITIONS, Scene};
 use e2e_fixtures::letters::Place;
-use e2e_fixtures::pipeline::TABLE;
 use e2e_fixtures::spans::TRACE_SPANS;
 
 /// Messages in each partition, each with a trace of its own.
@@ -47,7 +46,9 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.wait_committed(0).await?;
     let whole = audit(scene, &[], CLEAN).await?;
     ensure_rows(&whole, |_| spans)?;
-    let rows = [rows_of_first(scene).await?, scene.second_shard()?.rows(scene.database.name()).await?];
+    let (first, second) = (&scene.stage.servers.server, scene.second_shard()?);
+    let all = format!("SELECT count() FROM {}", scene.table());
+    let rows = [first.count(&all).await?, second.server.count(&all).await?];
     ensure!(rows == [partitions * spans / 2; 2], "{rows:?} rows are on the shards");
 
     let partition = partition_of_second(scene).await?;
@@ -81,7 +82,7 @@ async fn ensure_parts(scene: &mut Scene<'_>, partition: u64) -> Result<()> {
 /// Removes rows of the partition from the second shard, to which it belongs, and copies some of it to the first. Returns how many.
 async fn spoil(scene: &Scene<'_>, partition: u64) -> Result<(u64, u64)> {
     let shard = scene.second_shard()?;
-    let table = format!("`{}`.`{TABLE}`", scene.database.name());
+    let table = scene.table();
     let traces: Vec<String> = VANISHED.map(|offset| trace(scene, partition, offset)).collect();
     let vanish = format!("DELETE FROM {table} WHERE TraceId IN ({})", traces.join(", "));
     shard.server.execute(&vanish).await?;
@@ -100,20 +101,8 @@ fn trace(scene: &Scene<'_>, partition: u64, offset: u64) -> String {
 
 /// Partition 0 or 1: the one of the two that belongs to the second shard.
 async fn partition_of_second(scene: &Scene<'_>) -> Result<u64> {
-    let shard = scene.second_shard()?;
-    let query = format!(
-        "SELECT count() FROM `{}`.`{TABLE}` WHERE TraceId = {}",
-        scene.database.name(),
-        trace(scene, 0, 0)
-    );
-    let rows = shard.server.text(&query, "TSV").await?;
-    Ok(u64::from(rows.trim() == "0"))
-}
-
-async fn rows_of_first(scene: &Scene<'_>) -> Result<u64> {
-    let query = format!("SELECT count() FROM `{}`.`{TABLE}`", scene.database.name());
-    let rows = scene.stage.servers.server.text(&query, "TSV").await?;
-    rows.trim().parse().with_context(|| format!("read {rows:?}"))
+    let query = format!("SELECT count() FROM {} WHERE TraceId = {}", scene.table(), trace(scene, 0, 0));
+    Ok(u64::from(scene.second_shard()?.server.count(&query).await? == 0))
 }
 
 /// Fails unless every partition has `expected` rows.

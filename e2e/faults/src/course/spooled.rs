@@ -9,24 +9,25 @@
 //!
 //! The volume's files show which blocks are hit ([`segments`], which reads them by their documented layout).
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::INSERTS_BEFORE;
 use super::broker::MESSAGES_LOST;
+use super::damage::refusing;
 use super::only_copy::MAY_BE_DOUBLED;
-use super::server::{AT_LEAST_ONCE, WINDOW_SHORT};
-use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real};
+use super::server::{AT_LEAST_ONCE, WINDOW_SHORT, is_stored};
+use super::volume::{
+    self, DRAIN_PATIENCE, LEAVE_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real,
+    leave_on_volume, lose_volume, read_all,
+};
 use crate::gate::Caught;
 use crate::kafka_front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
 use crate::segments;
-use crate::sink_front::{Answer, Leg, Passage, Verdict};
+use crate::sink_front::{Passage, Verdict};
 use e2e_fixtures::cluster::Seen;
-use e2e_stack::process::Signal;
 
 /// Size of a volume that is to be full, KiB: some 120 blocks.
 pub(super) const SMALL_KIB: u32 = 1_536;
@@ -48,9 +49,6 @@ const STANDS_STILL: Duration = Duration::from_secs(3);
 
 /// How long a volume and the memory may take to fill.
 const FILL_PATIENCE: Duration = Duration::from_mins(4);
-
-/// How long a gateway that leaves its blocks on the volume may take to leave.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +160,7 @@ impl Spooled {
         ensure!(read < produced, "all {produced} spans were read: there was room for them");
         let held = scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks > 0.0).await?;
         if scene.round % 2 == 1 {
-            volume::kill(scene).await?;
+            scene.restart(0).await?;
         }
         scene.stage.servers.sink.go(Way::Open);
         let recovery = scene.recovered(Instant::now()).await?;
@@ -175,9 +173,7 @@ impl Spooled {
 
 /// Starts a gateway; returns once it inserts.
 pub(super) async fn begin(scene: &mut Scene<'_>) -> Result<()> {
-    scene.start_gateway(Some("gateway-0"))?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.start_under_load(Some("gateway-0")).await?;
     // Spans that are produced from here on continue the numbers of the load.
     scene.stop_load().await.map(drop)
 }
@@ -192,9 +188,7 @@ pub(super) async fn drained(scene: &mut Scene<'_>) -> Result<()> {
 pub(super) async fn read_all_while_away(scene: &mut Scene<'_>) -> Result<()> {
     begin(scene).await?;
     scene.stage.servers.sink.go(Way::Refused);
-    scene.produce(SPANS_AWAY).await?;
-    let spans = as_real(scene.stop_load().await?.acked.count());
-    scene.wait_metric(0, SPANS_READ, |read| read >= spans).await.map(drop)
+    read_all(scene).await.map(drop)
 }
 
 /// Restarts the gateway, and ClickHouse is reachable again.
@@ -212,8 +206,7 @@ async fn lose(scene: &mut Scene<'_>) -> Result<Expected> {
     let volume = scene.volume(0);
     let blocks = segments::left(&volume)?.len();
     ensure!(blocks > 0, "no block was on the volume");
-    std::fs::remove_dir_all(&volume).with_context(|| format!("lose {}", volume.display()))?;
-    std::fs::create_dir(&volume).with_context(|| format!("create {}", volume.display()))?;
+    lose_volume(&volume)?;
     let recovery = come_back(scene).await?;
     let measures = vec![("blocks lost with it", as_real(blocks as u64))];
     Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
@@ -225,9 +218,7 @@ async fn forget_messages(scene: &mut Scene<'_>) -> Result<Expected> {
     if scene.round.is_multiple_of(2) {
         scene.gateway(0).kill().await?;
     } else {
-        scene.gateway(0).signal(Signal::TERM)?;
-        let code = scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
-        ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
+        leave_on_volume(scene, 0, LEAVE_PATIENCE).await?;
     }
     let deleted = delete_heads(scene).await?;
     let recovery = come_back(scene).await?;
@@ -266,7 +257,7 @@ pub(super) struct Deleted {
 
 /// Kafka deletes the messages of blocks on the volume that follow the committed offset without a gap.
 pub(super) async fn delete_heads(scene: &Scene<'_>) -> Result<Deleted> {
-    let mut ends: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
+    let mut ends = scene.committed().await?;
     let begins = ends.clone();
     let mut left = segments::left(&scene.volume(0))?;
     left.sort_by_key(|block| (block.partition, block.first));
@@ -288,8 +279,7 @@ async fn store_unanswered(scene: &mut Scene<'_>) -> Result<Caught<Passage, Verdi
     begin(scene).await?;
     scene.wait_committed_within(0, PATIENCE).await?;
     let sink = &scene.stage.servers.sink;
-    let trap =
-        sink.gate().trap("stored insert", |passage| passage.leg == Leg::Answered && passage.written_rows > 0);
+    let trap = sink.gate().trap("stored insert", is_stored);
     scene.produce(SPANS_DOUBTFUL).await?;
     let caught = trap.caught(PATIENCE).await?;
     let rows = caught.passage.written_rows;
@@ -306,7 +296,7 @@ async fn forget_token(scene: &mut Scene<'_>) -> Result<Expected> {
     // The oldest blocks are sent first, and the block in doubt is the oldest.
     scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= volume::BLOCKS).await?;
     if scene.round % 2 == 1 {
-        volume::kill(scene).await?;
+        scene.restart(0).await?;
     }
     scene.forget_tokens().await?;
     scene.stage.servers.sink.go(Way::Open);
@@ -322,15 +312,13 @@ async fn forget_everything(scene: &mut Scene<'_>) -> Result<Expected> {
     let caught = store_unanswered(scene).await?;
     insert_others(scene, 2 * WINDOW_SHORT).await?;
     // A broken connection would leave every block on its way in doubt. A block that the server refuses is not in doubt.
-    let overloaded = Answer::exception(500, 202, "TOO_MANY_SIMULTANEOUS_QUERIES", "Too many queries.");
-    let is_sent = |passage: &Passage| passage.leg == Leg::Head;
-    let rule = scene.stage.servers.sink.gate().rule(u32::MAX, Verdict::Answer(overloaded), is_sent);
+    let refusing = refusing(scene.stage);
     scene.lose_logs().await?;
     caught.decide(Verdict::Reset);
     scene.produce(SPANS_AWAY).await?;
     // The oldest blocks are sent first, and the block in doubt is the oldest.
     scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= volume::BLOCKS).await?;
-    drop(rule);
+    drop(refusing);
     let recovery = scene.recovered(Instant::now()).await?;
     drained(scene).await?;
     scene.ensure_doubles_told(0, MAY_BE_DOUBLED).await?;
@@ -352,15 +340,12 @@ pub(super) async fn heads_are_spooled(scene: &mut Scene<'_>) -> Result<()> {
         .wait("the first block of each partition on the volume", PATIENCE, async |scene| {
             let left = segments::left(&scene.volume(0))?;
             let committed = scene.committed().await?;
-            let is_spooled = |(partition, offset): &&(i32, i64)| {
-                left.iter().any(|block| block.partition == *partition && block.first == *offset)
+            let is_spooled = |(partition, offset): &(&i32, &i64)| {
+                left.iter().any(|block| block.partition == **partition && block.first == **offset)
             };
             let spooled = committed.iter().filter(is_spooled).count();
-            Ok(if spooled == committed.len() {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{spooled} of {}", committed.len()))
-            })
+            let all = committed.len();
+            Ok(Seen::when(spooled == all, || format!("{spooled} of {all}")))
         })
         .await
 }

@@ -1,6 +1,6 @@
-//! A topic with many malformed messages: a producer with the wrong format, or another topic's messages.
+//! A topic that has only malformed messages: a producer with the wrong format, or another topic's messages.
 //!
-//! Measures how fast they become dead letters, each once and in the order of its partition. Good messages come among them, or afterwards.
+//! Measures how fast they become dead letters, each once and in the order of its partition. Then good messages come again.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 
-use super::SPANS_AFTER;
-use super::input::{producer, send};
+use super::input::producer;
 use crate::scene::{Expected, Scene};
 use e2e_fixtures::letters::Place;
 
@@ -35,8 +34,6 @@ pub enum Storm {
     Alone,
     /// SIGKILL in the middle of the letters.
     Killed,
-    /// Good messages come among the bad ones, in every partition.
-    Mixed,
 }
 
 impl Storm {
@@ -45,36 +42,26 @@ impl Storm {
     /// # Errors
     /// When a letter is missing, or in the wrong place, or what is waited for does not come.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        let places = if self == Storm::Mixed {
-            scene.start_load();
-            send_each(scene).await?
-        } else {
-            send_all(scene).await?
-        };
+        let places = send_all(scene).await?;
         let letters = count(places.len());
         scene.start_gateway(Some("gateway-0"))?;
         let first = scene.wait_metric(0, LETTERS, |count| count > 0.0).await?;
         let began = Instant::now();
         if self == Storm::Killed {
             scene.wait_metric(0, LETTERS, |count| count > letters / 4.0).await?;
-            scene.gateway(0).kill().await?;
-            scene.start_again(0, Some("gateway-0"))?;
+            scene.restart(0).await?;
             scene.wait_committed_within(0, LETTERS_PATIENCE).await?;
         } else {
             scene.wait_metric_within(0, LETTERS, LETTERS_PATIENCE, |count| count >= letters).await?;
         }
         let rate = (letters - first) / began.elapsed().as_secs_f64();
         let good = Instant::now();
-        if self != Storm::Mixed {
-            scene.start_load();
-        }
-        let recovery = scene.recovered(good).await?;
-        scene.wait_acked(SPANS_AFTER).await?;
+        scene.start_load();
+        let expected = scene.recover(good).await?;
         scene.stop_load().await?;
         scene.wait_committed(0).await?;
         ensure_letters(scene, places, self == Storm::Killed).await?;
-        let measures = vec![("letters/s", rate)];
-        Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+        Ok(Expected { measures: vec![("letters/s", rate)], ..expected })
     }
 }
 
@@ -92,21 +79,6 @@ async fn send_all(scene: &Scene<'_>) -> Result<Vec<Place>> {
     let value = vec![0xff; MESSAGE_BYTES];
     let partitions = 0..scene.topic.partitions();
     let sent = partitions.map(|partition| send_many(&producer, scene.topic.name(), partition, &value));
-    Ok(try_join_all(sent).await?.concat())
-}
-
-/// Sends one message after the other, so that those of the load come between them.
-async fn send_each(scene: &Scene<'_>) -> Result<Vec<Place>> {
-    let producer = producer(scene)?;
-    let partitions = 0..scene.topic.partitions();
-    let sent = partitions.map(async |partition| {
-        let mut places = Vec::new();
-        for _ in 0..MESSAGES {
-            let offset = send(&producer, scene.topic.name(), partition, Some(b"{}")).await?;
-            places.push((partition, offset));
-        }
-        anyhow::Ok(places)
-    });
     Ok(try_join_all(sent).await?.concat())
 }
 

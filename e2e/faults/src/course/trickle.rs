@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::scenario::{FEW, ONE};
 use crate::scene::{Expected, PARTITIONS, Scene};
-use e2e_fixtures::pipeline::TABLE;
 use e2e_fixtures::produce::Feed;
 use e2e_fixtures::spans::{Encoding, Shape};
 use e2e_stack::process::interrupt;
@@ -111,11 +110,7 @@ impl Trickle {
             scene.topic.grow(self.partitions()).await?;
             scene.renew_producer()?;
         }
-        let column = format!(
-            "ALTER TABLE `{}`.`{TABLE}` ADD COLUMN InsertedAt DateTime64(6) DEFAULT now64(6)",
-            scene.database.name()
-        );
-        scene.stage.servers.server.execute(&column).await?;
+        scene.alter("ADD COLUMN InsertedAt DateTime64(6) DEFAULT now64(6)").await?;
         scene.start_gateway(Some("gateway-0"))?;
         let Counted { produced, inserts, seconds } = self.trickle(scene).await?;
         scene.wait_stored().await?;
@@ -153,8 +148,7 @@ impl Trickle {
                 counted = Some((Instant::now(), stored.borrow().inserts));
             }
             if self == Trickle::Killed && second == self.seconds() / 2 {
-                scene.gateway(0).kill().await?;
-                scene.start_again(0, Some("gateway-0"))?;
+                scene.restart(0).await?;
             }
             let now = SystemTime::now().duration_since(UNIX_EPOCH).context("read the clock")?.as_secs_f64();
             let starts =
@@ -194,8 +188,8 @@ fn number(feed: &Feed, second: u64, partition: u64) -> Result<u64> {
 async fn freshness(scene: &Scene<'_>, produced: &HashMap<u64, f64>) -> Result<Vec<f64>> {
     let query = format!(
         "SELECT intDiv(assumeNotNull(SpanAttributes.`sluice`.`seq`.:`Int64`), {MESSAGE_SPANS}), \
-         toFloat64(InsertedAt) FROM `{}`.`{TABLE}`",
-        scene.database.name()
+         toFloat64(InsertedAt) FROM {}",
+        scene.table()
     );
     let rows = scene.stage.servers.server.text(&query, "TSV").await?;
     let mut fresh = Vec::new();

@@ -4,7 +4,6 @@
 use anyhow::{Result, ensure};
 
 use super::kill::{self, Step};
-use super::{INSERTS_BEFORE, SPANS_AFTER};
 use crate::kafka_front::{Leg, Passage, Verdict};
 use crate::kafka_wire::METADATA;
 use crate::scene::{Expected, Scene};
@@ -17,13 +16,10 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     let gate = scene.stage.servers.kafka_gate();
     let answers = |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == METADATA;
     let unnamed = gate.rule(u32::MAX, Verdict::Unnamed, answers);
-    scene.start_gateway(Some("gateway-0"))?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.start_under_load(Some("gateway-0")).await?;
     let killed = kill::at(scene, Step::AfterServerCommit).await?;
     scene.start_again(0, Some("gateway-0"))?;
-    let recovery = scene.recovered(killed).await?;
-    scene.wait_acked(SPANS_AFTER).await?;
+    let expected = scene.recover(killed).await?;
     ensure!(unnamed.applied() > 0, "no answer of a broker was without the cluster's id");
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    Ok(expected)
 }

@@ -1,16 +1,17 @@
 //! ClickHouse is unreachable while blocks go to the queue volume, and faults of these blocks.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::INSERTS_BEFORE;
 use crate::kafka_front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
 use crate::segments;
 use e2e_fixtures::cluster::Seen;
+use e2e_fixtures::produce::Sent;
 use e2e_fixtures::spans::Shape;
 use e2e_stack::process::Signal;
 
@@ -123,35 +124,27 @@ impl Volume {
     /// # Errors
     /// When what is waited for does not come.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        scene.start_gateway(Some("gateway-0"))?;
-        scene.start_load();
-        scene.wait_inserts(INSERTS_BEFORE).await?;
+        scene.start_under_load(Some("gateway-0")).await?;
         // Spans that are produced from here on continue the numbers of the load.
         scene.stop_load().await?;
         if self == Volume::TermAway {
             // If a block is inserted before an earlier one, there is a gap, and everything behind it is read again.
             scene.wait_stored().await?;
         }
-        scene.stage.servers.sink.go(Way::Refused);
         if self == Volume::DrainCommand {
-            let left = leave_all_on_volume(scene).await;
-            scene.stage.servers.sink.go(Way::Open);
-            left?;
+            scene.while_sink_goes(Way::Refused, async |scene| leave_all_on_volume(scene).await).await?;
             return drain(scene).await;
         }
         if self == Volume::TermAway {
-            let left = term_away(scene).await;
-            scene.stage.servers.sink.go(Way::Open);
-            return come_back(scene, left?).await;
+            let left = scene.while_sink_goes(Way::Refused, async |scene| term_away(scene).await).await?;
+            return come_back(scene, left).await;
         }
-        let filled = self.fill(scene).await;
-        scene.stage.servers.sink.go(Way::Open);
-        filled?;
+        scene.while_sink_goes(Way::Refused, async |scene| self.fill(scene).await).await?;
         let since = Instant::now();
         if self == Volume::KillInDrain {
             let drained = |drained| drained >= BLOCKS_DRAINED;
             scene.wait_metric(0, "sluice_gateway_spool_drained_blocks_total", drained).await?;
-            kill(scene).await?;
+            scene.restart(0).await?;
         }
         if matches!(self, Volume::KillInSpill | Volume::KillInDrain) {
             let taken = |taken| taken > 0.0;
@@ -171,11 +164,10 @@ impl Volume {
         scene.produce(SPANS_AWAY).await?;
         scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
         match self {
-            Volume::KillInSpill => kill(scene).await,
+            Volume::KillInSpill => scene.restart(0).await,
             Volume::LostAfterEnqueue | Volume::KillAfterEnqueue => {
                 // More is committed than inserted: the difference is on the volume.
-                let spans = scene.stop_load().await?.acked.count();
-                scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
+                wait_all_read(scene).await?;
                 scene.gateway(0).kill().await
             }
             Volume::Outage | Volume::KillInDrain | Volume::DrainCommand | Volume::TermAway => Ok(()),
@@ -195,25 +187,50 @@ pub(super) fn change(is_enqueued: bool) -> Value {
     })
 }
 
-/// Kills the gateway and restarts it as the same member, with its volume.
-pub(super) async fn kill(scene: &mut Scene<'_>) -> Result<()> {
-    scene.gateway(0).kill().await?;
-    scene.start_again(0, Some("gateway-0"))
+/// More spans arrive. Waits until the gateway has read all that Kafka has taken.
+pub(super) async fn read_all(scene: &mut Scene<'_>) -> Result<Sent> {
+    scene.produce(SPANS_AWAY).await?;
+    wait_all_read(scene).await
+}
+
+async fn wait_all_read(scene: &mut Scene<'_>) -> Result<Sent> {
+    let sent = scene.stop_load().await?.clone();
+    let spans = as_real(sent.acked.count());
+    scene.wait_metric(0, SPANS_READ, |read| read >= spans).await?;
+    Ok(sent)
+}
+
+/// Checks that the volume of the ended gateway has all rows that are not in the table. Returns how many are in the table, and how many on the
+/// volume.
+pub(super) async fn ensure_on_volume(scene: &mut Scene<'_>) -> Result<(u64, u64)> {
+    let sent = scene.stop_load().await?.clone();
+    let inserted = scene.oracle().count(&sent).await?.unique_acked;
+    let rows: u64 = segments::left(&scene.volume(0))?.iter().map(|block| block.rows).sum();
+    let left = sent.acked.count() - inserted;
+    ensure!(rows >= left, "{rows} of {left} rows are on the volume");
+    Ok((inserted, rows))
+}
+
+/// Empties the folder of a volume.
+pub(super) fn lose_volume(volume: &Path) -> Result<()> {
+    std::fs::remove_dir_all(volume).with_context(|| format!("lose {}", volume.display()))?;
+    std::fs::create_dir(volume).with_context(|| format!("create {}", volume.display()))
 }
 
 /// The gateway reads everything and gets SIGTERM. Returns how many rows are on its volume then: all rows that are not in the table.
 async fn term_away(scene: &mut Scene<'_>) -> Result<u64> {
-    scene.produce(SPANS_AWAY).await?;
-    let sent = scene.stop_load().await?.clone();
-    let spans = sent.acked.count();
-    scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
-    scene.gateway(0).signal(Signal::TERM)?;
-    let code = scene.gateway(0).end_within(TERM_PATIENCE).await?;
-    ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
-    let inserted = scene.oracle().count(&sent).await?.unique_acked;
-    let rows: u64 = segments::left(&scene.volume(0))?.iter().map(|block| block.rows).sum();
-    ensure!(rows >= spans - inserted, "{rows} of {} rows are on the volume", spans - inserted);
+    read_all(scene).await?;
+    leave_on_volume(scene, 0, TERM_PATIENCE).await?;
+    let (_, rows) = ensure_on_volume(scene).await?;
     Ok(rows)
+}
+
+/// A gateway gets SIGTERM, and must end with everything on its volume that is not inserted.
+pub(super) async fn leave_on_volume(scene: &mut Scene<'_>, number: usize, patience: Duration) -> Result<()> {
+    scene.gateway(number).signal(Signal::TERM)?;
+    let code = scene.gateway(number).end_within(patience).await?;
+    ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
+    Ok(())
 }
 
 /// The next process inserts what is on the volume, and reads none of it again.
@@ -230,17 +247,13 @@ async fn come_back(scene: &mut Scene<'_>, rows: u64) -> Result<Expected> {
 
 /// All rows that are not inserted go to the volume of a removed gateway, and Kafka has deleted their messages.
 async fn leave_all_on_volume(scene: &mut Scene<'_>) -> Result<()> {
-    scene.produce(SPANS_AWAY).await?;
-    let spans = scene.stop_load().await?.acked.count();
-    scene.wait_metric(0, SPANS_READ, |read| read >= as_real(spans)).await?;
-    scene.gateway(0).signal(Signal::TERM)?;
-    let code = scene.gateway(0).end_within(LEAVE_PATIENCE).await?;
-    ensure!(code == 0, "it ended with code {code}, and should have left everything on its volume");
+    read_all(scene).await?;
+    leave_on_volume(scene, 0, LEAVE_PATIENCE).await?;
     scene.retire(0)?;
     let marks = scene.topic.watermarks().await?;
     let ends: Vec<(i32, i64)> = marks.iter().map(|marks| (marks.partition, marks.high)).collect();
     scene.topic.delete_records(&ends).await?;
-    let (code, report) = run_drain(scene, "1s").await?;
+    let (code, report) = run_drain_of(scene, 0, "1s").await?;
     ensure!(code == 69, "drain ended with {code} while ClickHouse is away: {report}");
     ensure!(report["left"]["blocks"].as_u64() > Some(0), "it says that nothing is left: {report}");
     // Otherwise the next owner of the partitions reads them, and drain drops the blocks.
@@ -251,11 +264,11 @@ async fn leave_all_on_volume(scene: &mut Scene<'_>) -> Result<()> {
 /// The volume is emptied once, and another gateway continues after it.
 async fn drain(scene: &mut Scene<'_>) -> Result<Expected> {
     let since = Instant::now();
-    let (code, report) = run_drain(scene, "60s").await?;
+    let (code, report) = run_drain_of(scene, 0, "60s").await?;
     ensure!(code == 0, "drain ended with {code}: {report}");
     let inserted = report["inserted"]["rows"].as_f64().context("no rows in the report of drain")?;
     ensure!(inserted > 0.0 && report["possibleDuplicateRows"] == 0, "drain has said: {report}");
-    let (code, report) = run_drain(scene, "1s").await?;
+    let (code, report) = run_drain_of(scene, 0, "1s").await?;
     ensure!(
         code == 0 && report["found"]["blocks"] == 0,
         "drain ended with {code} on an empty volume: {report}"
@@ -267,10 +280,6 @@ async fn drain(scene: &mut Scene<'_>) -> Result<Expected> {
         measures: vec![("drained rows", inserted), ("drained s", drained_s)],
         ..Expected::default()
     })
-}
-
-async fn run_drain(scene: &mut Scene<'_>, timeout: &str) -> Result<(i32, Value)> {
-    run_drain_of(scene, 0, timeout).await
 }
 
 /// Runs `sluice-gateway drain` for the volume of a gateway: its exit code and what it has printed.
@@ -313,9 +322,7 @@ async fn after_enqueue(volume: Volume, scene: &mut Scene<'_>, since: Instant) ->
     ensure!(on_volume > 0, "nothing is committed that is not inserted ({committed} spans)");
     let is_lost = volume == Volume::LostAfterEnqueue;
     if is_lost {
-        let queue = scene.volume(0);
-        std::fs::remove_dir_all(&queue).with_context(|| format!("lose {}", queue.display()))?;
-        std::fs::create_dir(&queue).with_context(|| format!("create {}", queue.display()))?;
+        lose_volume(&scene.volume(0))?;
     }
     scene.start_again(0, Some("gateway-0"))?;
     let recovery = scene.recovered(since).await?;

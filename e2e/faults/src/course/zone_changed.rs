@@ -8,11 +8,11 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::only_copy::MAY_BE_DOUBLED;
-use super::{INSERTS_BEFORE, SPANS_AFTER};
+use super::server::{is_stored, stored_insert};
+use super::volume::as_real;
 use crate::gate::Trap;
-use crate::scene::{Expected, PATIENCE, Scene};
+use crate::scene::{Expected, PATIENCE, SPANS_AFTER, Scene};
 use crate::sink_front::{Leg, Passage, Verdict};
-use e2e_fixtures::pipeline::TABLE;
 
 /// The gateway's series that is 1 while it does not rely on tokens for that reason.
 const AT_LEAST_ONCE: &str =
@@ -33,19 +33,13 @@ pub fn change() -> Value {
 /// When what is waited for does not come, or the server could not be handled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     divide_by_the_servers_days(scene).await?;
-    scene.start_gateway(Some("gateway-0"))?;
-    scene.start_load();
-    scene.wait_inserts(INSERTS_BEFORE).await?;
+    scene.start_under_load(Some("gateway-0")).await?;
     let zone = zone_of_another_day(scene).await?;
-    let stored = |passage: &Passage| passage.leg == Leg::Answered && passage.written_rows > 0;
-    let gate = scene.stage.servers.sink.gate();
-    let caught = gate.trap("stored insert", stored).caught(PATIENCE).await?;
+    let caught = stored_insert(scene).await?;
     let doubled = caught.passage.written_rows;
     let token = caught.passage.token.clone();
-    let is_again = move |passage: &Passage| {
-        passage.leg == Leg::Answered && passage.token == token && passage.written_rows > 0
-    };
-    let again = gate.trap("second insert of the block that was stored", is_again);
+    let is_again = move |passage: &Passage| is_stored(passage) && passage.token == token;
+    let again = scene.stage.servers.sink.gate().trap("second insert of the block that was stored", is_again);
     scene.stage.servers.kill_clickhouse().await?;
     caught.decide(Verdict::Reset);
     scene.stage.servers.start_clickhouse_in(zone).await?;
@@ -83,15 +77,14 @@ async fn recover(
     scene.wait_metric(0, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
     scene.wait_acked(SPANS_AFTER).await?;
     // At least its own rows: those of another block that was sent to the dead server may count too.
-    #[expect(clippy::cast_precision_loss, reason = "some thousands of rows")]
-    scene.wait_metric(0, MAY_BE_DOUBLED, |told| told > doubled as f64 - 0.5).await?;
+    scene.wait_metric(0, MAY_BE_DOUBLED, |told| told > as_real(doubled) - 0.5).await?;
     Ok(recovery)
 }
 
 /// The table was not created by the gateway.
 async fn divide_by_the_servers_days(scene: &Scene<'_>) -> Result<()> {
     let (server, database) = (&scene.stage.servers.server, scene.database.name());
-    let ours = format!("`{database}`.`{TABLE}`");
+    let ours = scene.table();
     let engine = "MergeTree PARTITION BY toDate(Timestamp) ORDER BY Timestamp \
                   SETTINGS non_replicated_deduplication_window = 10000";
     for statement in [
@@ -106,8 +99,8 @@ async fn divide_by_the_servers_days(scene: &Scene<'_>) -> Result<()> {
 
 /// A zone in which the current rows belong to another day than in the server's zone.
 async fn zone_of_another_day(scene: &Scene<'_>) -> Result<&'static str> {
-    let table = format!("`{}`.`{TABLE}`", scene.database.name());
-    let question = format!("SELECT toDate(max(Timestamp), '{EAST}') != toDate(max(Timestamp)) FROM {table}");
+    let is_another = format!("toDate(max(Timestamp), '{EAST}') != toDate(max(Timestamp))");
+    let question = format!("SELECT {is_another} FROM {}", scene.table());
     let is_another = scene.stage.servers.server.text(&question, "TabSeparated").await?;
     Ok(if is_another.trim() == "1" { EAST } else { WEST })
 }

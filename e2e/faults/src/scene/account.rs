@@ -59,7 +59,7 @@ impl Scene<'_> {
             let what = format!("nothing on the volume of gateway {number}");
             self.wait(&what, DRAIN_PATIENCE, async |scene| {
                 let blocks = scene.members[number].gateway.metric(SPOOL_BLOCKS).await.unwrap_or(0.0);
-                Ok(if blocks == 0.0 { Seen::Done(()) } else { Seen::NotYet(format!("{blocks} blocks")) })
+                Ok(Seen::when(blocks == 0.0, || format!("{blocks} blocks")))
             })
             .await?;
         }
@@ -72,7 +72,7 @@ impl Scene<'_> {
         self.wait(&what, PATIENCE, async |scene| {
             // Sends the request each time, because a restarted gateway does not know of it.
             let left = scene.gateway(number).admin().drain().await?;
-            Ok(if left.is_empty() { Seen::Done(()) } else { Seen::NotYet(format!("{left:?}")) })
+            Ok(Seen::when(left.is_empty(), || format!("{left:?}")))
         })
         .await
     }

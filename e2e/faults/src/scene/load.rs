@@ -12,6 +12,12 @@ use e2e_fixtures::spans::{Encoding, Shape};
 /// Load, spans a second: six messages a second and partition. Blocks close both by rows and by time, and the load uses little of two cores.
 const SPANS_PER_SECOND: u64 = 5_000;
 
+/// Inserts before a fault: by then, every partition has had its first blocks, and some offsets are committed.
+pub const INSERTS_BEFORE: u64 = 12;
+
+/// Spans after a fault before the load stops: more than two seconds of load.
+pub const SPANS_AFTER: u64 = 12_000;
+
 /// Spans on their way to gateways.
 pub(super) enum Feeding {
     /// Through Kafka.
@@ -38,6 +44,18 @@ impl Feeding {
 }
 
 impl Scene<'_> {
+    /// Starts a gateway and the load, and waits for the inserts before a fault. With a member name, the gateway is a static member.
+    pub async fn start_under_load(&mut self, member: Option<&str>) -> Result<()> {
+        self.start_gateway(member)?;
+        self.begin_load().await
+    }
+
+    /// Starts the load, and waits for the inserts before a fault.
+    pub async fn begin_load(&mut self) -> Result<()> {
+        self.start_load();
+        self.wait_inserts(INSERTS_BEFORE).await
+    }
+
     /// Begins or continues the load: on all current partitions of the topic or, with `source.otlp`, from clients.
     pub fn start_load(&mut self) {
         self.start_load_of(SPANS_PER_SECOND);

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::load::Feeding;
-use super::{PATIENCE, Scene};
+use super::load::{Feeding, SPANS_AFTER};
+use super::{Expected, PATIENCE, Scene};
+use crate::gate::Rule;
+use crate::kafka_front::Way;
 use crate::sink_front::{SinkFront, Stored};
 use e2e_fixtures::cluster::{Seen, until};
 use e2e_stack::process::interrupt;
@@ -23,8 +25,7 @@ impl<'a> Scene<'a> {
     /// When none does within [`PATIENCE`].
     pub async fn wait_logged(&mut self, text: &str) -> Result<()> {
         self.wait(&format!("\"{text}\" in the log"), PATIENCE, async |scene| {
-            let lines = scene.lines_logged(text)?;
-            Ok(if lines > 0 { Seen::Done(()) } else { Seen::NotYet("no such line".to_owned()) })
+            Ok(Seen::when(scene.lines_logged(text)? > 0, || "no such line".to_owned()))
         })
         .await
     }
@@ -79,11 +80,7 @@ impl<'a> Scene<'a> {
         let stored = front.stored();
         self.wait("inserts", PATIENCE, async |_| {
             let inserts = stored.borrow().inserts;
-            Ok(if inserts >= wanted {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{inserts} of {wanted}"))
-            })
+            Ok(Seen::when(inserts >= wanted, || format!("{inserts} of {wanted}")))
         })
         .await
     }
@@ -96,7 +93,19 @@ impl<'a> Scene<'a> {
         let wanted = self.load.as_ref().map_or(0, Feeding::acked) + more;
         self.wait("acknowledged spans", PATIENCE, async |scene| {
             let acked = scene.load.as_ref().map_or(0, Feeding::acked);
-            Ok(if acked >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{acked} of {wanted}")) })
+            Ok(Seen::when(acked >= wanted, || format!("{acked} of {wanted}")))
+        })
+        .await
+    }
+
+    /// Waits until a front has applied a rule so often.
+    ///
+    /// # Errors
+    /// When it has not within [`PATIENCE`].
+    pub async fn wait_applied<P, V>(&mut self, what: &str, rule: &Rule<'_, P, V>, times: u32) -> Result<()> {
+        self.wait(what, PATIENCE, async |_| {
+            let applied = rule.applied();
+            Ok(Seen::when(applied >= times, || format!("{applied} of {times}")))
         })
         .await
     }
@@ -153,6 +162,33 @@ impl<'a> Scene<'a> {
         .await
     }
 
+    /// Connections to ClickHouse go this way while `act` runs, and are open again after it.
+    ///
+    /// # Errors
+    /// That of `act`.
+    pub async fn while_sink_goes<T>(
+        &mut self,
+        way: Way,
+        act: impl AsyncFnOnce(&mut Scene<'a>) -> Result<T>,
+    ) -> Result<T> {
+        let sink = &self.stage.servers.sink;
+        sink.go(way);
+        let done = act(self).await;
+        sink.go(Way::Open);
+        done
+    }
+
+    /// Waits for an insert after the end of a fault, and for more of the load. Returns what a course then expects if no span is lost or
+    /// doubled.
+    ///
+    /// # Errors
+    /// When they do not come within [`PATIENCE`] each.
+    pub async fn recover(&mut self, since: Instant) -> Result<Expected> {
+        let recovery_s = Some(self.recovered(since).await?);
+        self.wait_acked(SPANS_AFTER).await?;
+        Ok(Expected { recovery_s, ..Expected::default() })
+    }
+
     /// Seconds from `since` until a gateway got the answer of an insert, not counting those before this call.
     ///
     /// # Errors
@@ -191,12 +227,7 @@ impl<'a> Scene<'a> {
     pub async fn wait_committed_within(&mut self, messages_left: i64, patience: Duration) -> Result<()> {
         self.wait("everything committed", patience, async |scene| {
             let lag = scene.topic.lag(&scene.group).await?;
-            let done = lag.messages == messages_left;
-            Ok(if done {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{} messages are left", lag.messages))
-            })
+            Ok(Seen::when(lag.messages == messages_left, || format!("{} messages are left", lag.messages)))
         })
         .await
     }
@@ -226,11 +257,7 @@ impl<'a> Scene<'a> {
         let (oracle, sent) = (self.oracle(), self.sent.clone());
         self.wait("everything stored", PATIENCE, async |_| {
             let missing = sent.acked.count() - oracle.count(&sent).await?.unique_acked;
-            Ok(if missing == 0 {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{missing} spans are missing"))
-            })
+            Ok(Seen::when(missing == 0, || format!("{missing} spans are missing")))
         })
         .await
     }

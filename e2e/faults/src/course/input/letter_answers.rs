@@ -9,11 +9,11 @@
 //! The producer of letters is idempotent, so the broker stores a letter that is sent again only once. Until an answer arrives, the message
 //! is not before the committed offset.
 
-use std::collections::BTreeMap;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{ensure_letters, producer, recover, send, send_bad};
+use super::{ensure_letters, producer, send, send_bad};
 use crate::kafka_front::{Leg, Passage, Verdict};
 use crate::kafka_wire::PRODUCE;
 use crate::scene::{Expected, PATIENCE, Scene};
@@ -37,17 +37,8 @@ pub(super) async fn lost(scene: &mut Scene<'_>) -> Result<Expected> {
     let rule = scene.stage.servers.kafka_gate().rule(ANSWERS_LOST, Verdict::Reset, is_answer);
     let mut places = send_bad(scene).await?;
     places.extend(held);
-    scene
-        .wait("lost answers to letters", PATIENCE, async |_| {
-            let applied = rule.applied();
-            Ok(if applied >= ANSWERS_LOST {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{applied} of {ANSWERS_LOST}"))
-            })
-        })
-        .await?;
-    let expected = recover(scene).await?;
+    scene.wait_applied("lost answers to letters", &rule, ANSWERS_LOST).await?;
+    let expected = scene.recover(Instant::now()).await?;
     ensure_letters(scene, &places, false).await?;
     Ok(expected)
 }
@@ -62,24 +53,19 @@ async fn held(scene: &mut Scene<'_>) -> Result<[Place; 2]> {
     let ends = scene.topic.dead_letters()?.watermarks().await?;
     let stored: i64 = ends.iter().map(|marks| marks.high - marks.low).sum();
     ensure!(stored == 2, "{stored} letters are stored of two messages");
-    let before: BTreeMap<i32, i64> = scene.committed().await?.into_iter().collect();
+    let before = scene.committed().await?;
     scene
         .wait("commits of all other partitions", PATIENCE, async |scene| {
             let committed = scene.committed().await?;
-            let moved = committed.iter().filter(|(partition, offset)| before.get(partition) < Some(offset));
+            let moved = committed.iter().filter(|(partition, offset)| before.get(*partition) < Some(*offset));
             let others: Vec<i32> =
                 moved.map(|(partition, _)| *partition).filter(|other| *other != PARTITION).collect();
-            let wanted = scene.topic.partitions() - 1;
-            Ok(if i32::try_from(others.len())? == wanted {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("those of {others:?}"))
-            })
+            let is_each = i32::try_from(others.len())? == scene.topic.partitions() - 1;
+            Ok(Seen::when(is_each, || format!("those of {others:?}")))
         })
         .await?;
     let committed = scene.committed().await?;
-    let own = committed.iter().find(|(partition, _)| *partition == PARTITION);
-    let (_, offset) = own.context("the partition is committed")?;
+    let offset = committed.get(&PARTITION).context("the partition is committed")?;
     ensure!(*offset <= bad, "{offset} is committed behind message {bad}, whose letter is not acknowledged");
     caught.decide(Verdict::Reset);
     Ok([(PARTITION, made), (PARTITION, bad)])
@@ -90,10 +76,8 @@ async fn delivered(scene: &mut Scene<'_>) -> Result<i64> {
     let bad = send(&producer(scene)?, scene.topic.name(), PARTITION, Some(b"{}")).await?;
     scene
         .wait("a commit behind a message with a letter", PATIENCE, async |scene| {
-            let committed = scene.committed().await?;
-            let own = committed.into_iter().find(|(partition, _)| *partition == PARTITION);
-            Ok(match own {
-                Some((_, offset)) if offset > bad => Seen::Done(bad),
+            Ok(match scene.committed().await?.get(&PARTITION) {
+                Some(offset) if *offset > bad => Seen::Done(bad),
                 other => Seen::NotYet(format!("{other:?}, and the message is {bad}")),
             })
         })

@@ -10,7 +10,6 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::kill::at;
 use super::{begin, begin_on_disk};
-use crate::course::SPANS_AFTER;
 use crate::course::broker::MESSAGES_LOST;
 use crate::course::damage::{has_damaged, refusing};
 use crate::course::spooled::is_same;
@@ -18,7 +17,7 @@ use crate::course::volume::as_real;
 use crate::failing_disk::Hold;
 use crate::kafka_front::Way;
 use crate::otlp_clients::REQUEST_SPANS;
-use crate::scene::{Expected, Scene};
+use crate::scene::{Expected, SPANS_AFTER, Scene};
 use crate::segments::{self, Left, Part};
 
 /// What the gateway logs of a torn end.
@@ -88,10 +87,7 @@ pub(super) async fn torn(scene: &mut Scene<'_>) -> Result<Expected> {
 pub(super) async fn flipped(scene: &mut Scene<'_>) -> Result<Expected> {
     begin(scene).await?;
     let inserted = leave_half_inserted(scene).await?;
-    scene.stage.servers.sink.go(Way::Refused);
-    let unread = leave_unread(scene).await;
-    scene.stage.servers.sink.go(Way::Open);
-    let unread = unread?;
+    let unread = scene.while_sink_goes(Way::Refused, async |scene| leave_unread(scene).await).await?;
 
     let place = |records: &[Left], part: usize| records.len() * part / 5;
     inserted[place(&inserted, 2)].flip(Part::Body)?;

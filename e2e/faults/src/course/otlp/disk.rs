@@ -9,13 +9,11 @@ use anyhow::{Result, ensure};
 
 use super::damage::unanswered;
 use super::kill::STEP_PATIENCE;
-use super::{begin_on_disk, damage};
-use crate::course::SPANS_AFTER;
+use super::{begin_on_disk, damage, wait_told_again};
 use crate::course::disk::{SAYS_FAILED, ended};
 use crate::failing_disk::{Call, FailingDisk, Hold};
 use crate::otlp_clients::CLIENTS;
-use crate::scene::{Expected, PATIENCE, Scene};
-use e2e_fixtures::cluster::Seen;
+use crate::scene::{Expected, SPANS_AFTER, Scene};
 
 /// What a gateway logs when it cannot read a log.
 const SAYS_UNREADABLE: &str = "a log on the queue volume cannot be read";
@@ -50,28 +48,13 @@ pub(super) async fn fails_reads(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.wait_logged(SAYS_UNREADABLE).await?;
     let remaining = scene.gateway(0).admin().drainz().await?;
     ensure!(remaining.unreadable, "the answer to /drainz is {remaining:?}");
-    wait_told_again(scene).await?;
+    // Each client was asked to retry.
+    wait_told_again(scene, CLIENTS as u64).await?;
     disk.set(None)?;
-    let recovery = scene.recovered(Instant::now()).await?;
-    scene.wait_acked(SPANS_AFTER).await?;
+    let expected = scene.recover(Instant::now()).await?;
     let remaining = scene.gateway(0).admin().drainz().await?;
     ensure!(!remaining.unreadable, "the log can be read, and the answer to /drainz is {remaining:?}");
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
-}
-
-/// Waits until each client was asked to retry.
-async fn wait_told_again(scene: &mut Scene<'_>) -> Result<()> {
-    let wanted = scene.clients()?.told_again() + CLIENTS as u64;
-    scene
-        .wait("clients that are asked to retry", PATIENCE, async |scene| {
-            let told = scene.clients()?.told_again();
-            Ok(if told >= wanted {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{told} of {wanted} requests"))
-            })
-        })
-        .await
+    Ok(expected)
 }
 
 /// Fails the sync of a written record.
@@ -87,10 +70,8 @@ async fn fail_held_sync(disk: &FailingDisk) -> Result<()> {
 pub(super) async fn slow(scene: &mut Scene<'_>) -> Result<Expected> {
     let disk = begin_on_disk(scene).await?;
     disk.hold(Some(Hold::RecordSync))?;
-    let told = wait_told_again(scene).await;
+    let told = wait_told_again(scene, CLIENTS as u64).await;
     disk.hold(None)?;
     told?;
-    let recovery = scene.recovered(Instant::now()).await?;
-    scene.wait_acked(SPANS_AFTER).await?;
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    scene.recover(Instant::now()).await
 }

@@ -5,11 +5,10 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::{begin, ensure_answered};
-use crate::course::{SPANS_AFTER, volume};
+use super::{begin, ensure_answered, wait_told_again};
 use crate::kafka_front::Way;
 use crate::otlp_clients::CLIENTS;
-use crate::scene::{Expected, PATIENCE, Scene};
+use crate::scene::{Expected, PATIENCE, SPANS_AFTER, Scene};
 use e2e_fixtures::cluster::Seen;
 
 /// Size of the volume, KiB: some 600 requests, six seconds of load, beside the dead letters, and several times as many, as they are compressed.
@@ -44,10 +43,7 @@ impl Room {
     pub(super) async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         scene.mount_volume(0, VOLUME_KIB)?;
         begin(scene).await?;
-        scene.stage.servers.sink.go(Way::Refused);
-        let filled = fill(scene).await;
-        scene.stage.servers.sink.go(Way::Open);
-        filled?;
+        scene.while_sink_goes(Way::Refused, async |scene| fill(scene).await).await?;
         let recovery = scene.recovered(Instant::now()).await?;
         wait_all_accepted(scene).await?;
         scene.wait_acked(SPANS_AFTER).await?;
@@ -57,19 +53,13 @@ impl Room {
 
 /// Waits until there is no room for any client.
 async fn fill(scene: &mut Scene<'_>) -> Result<()> {
-    let wanted = scene.clients()?.told_again() + TOLD_AGAIN;
-    scene
-        .wait("clients that are told to come again", PATIENCE, async |scene| {
-            let told = scene.clients()?.told_again();
-            Ok(if told >= wanted { Seen::Done(()) } else { Seen::NotYet(format!("{told} requests")) })
-        })
-        .await?;
+    wait_told_again(scene, TOLD_AGAIN).await?;
     ensure_answered(scene)?;
     scene.wait_labelled(0, REFUSED_FULL, |requests| requests > 0.0).await?;
     let unready = scene.gateway(0).admin().unready().await?;
     ensure!(unready.is_none(), "it is not ready though it answers clients: {unready:?}");
     if scene.round % 2 == 1 {
-        volume::kill(scene).await?;
+        scene.restart(0).await?;
     }
     Ok(())
 }
@@ -81,7 +71,7 @@ async fn wait_all_accepted(scene: &mut Scene<'_>) -> Result<()> {
         .wait("a success of each client", PATIENCE, async |scene| {
             let now = scene.clients()?.accepted();
             let is_over = now.iter().zip(before).all(|(now, before)| *now > before);
-            Ok(if is_over { Seen::Done(()) } else { Seen::NotYet(format!("{before:?}, then {now:?}")) })
+            Ok(Seen::when(is_over, || format!("{before:?}, then {now:?}")))
         })
         .await
 }

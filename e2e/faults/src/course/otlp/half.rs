@@ -8,9 +8,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use super::{begin, ensure_answered};
-use crate::course::SPANS_AFTER;
 use crate::otlp_clients::{PATH, PROTOBUF, REQUEST_SPANS};
-use crate::scene::{Expected, Scene};
+use crate::scene::{Expected, SPANS_AFTER, Scene};
 use e2e_fixtures::produce::Sent;
 use e2e_fixtures::spans::{Generator, Shape};
 

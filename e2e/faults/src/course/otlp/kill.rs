@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{begin, begin_on_disk};
-use crate::course::SPANS_AFTER;
 use crate::course::kill::{self, Step};
 use crate::failing_disk::{FailingDisk, Hold};
-use crate::scene::{Expected, Scene};
+use crate::scene::{Expected, SPANS_AFTER, Scene};
 use e2e_fixtures::spans::Dice;
 
 /// How often the gateway is killed at random moments.
@@ -40,9 +39,7 @@ pub(super) async fn at_any_moment(scene: &mut Scene<'_>) -> Result<Expected> {
         killed = Instant::now();
         scene.start_again(0, Some("gateway-0"))?;
     }
-    let recovery = scene.recovered(killed).await?;
-    scene.wait_acked(SPANS_AFTER).await?;
-    Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
+    scene.recover(killed).await
 }
 
 /// Kills the gateway at each call of a log.

@@ -6,10 +6,9 @@ use std::time::Instant;
 use anyhow::Result;
 
 use super::{begin, ensure_answered};
-use crate::course::SPANS_AFTER;
 use crate::course::refuse::{Refusal, refuse_some};
 use crate::kafka_front::Way;
-use crate::scene::{Expected, Scene};
+use crate::scene::{Expected, SPANS_AFTER, Scene};
 
 /// Spans that are accepted while ClickHouse is unreachable: two seconds of load.
 const SPANS_AWAY: u64 = 10_000;
@@ -20,10 +19,7 @@ const REFUSALS: [Refusal; 2] = [Refusal::Parts, Refusal::ResetStored];
 /// Plays it.
 pub(super) async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     begin(scene).await?;
-    scene.stage.servers.sink.go(Way::Refused);
-    let accepted = scene.wait_acked(SPANS_AWAY).await;
-    scene.stage.servers.sink.go(Way::Open);
-    accepted?;
+    scene.while_sink_goes(Way::Refused, async |scene| scene.wait_acked(SPANS_AWAY).await).await?;
     let mut longest = scene.recovered(Instant::now()).await?;
     for refusal in REFUSALS {
         let (over, _) = refuse_some(scene, refusal).await?;

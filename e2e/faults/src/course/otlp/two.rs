@@ -6,9 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
 use super::{begin, ensure_answered};
-use crate::course::SPANS_AFTER;
 use crate::gateway::{Gateway, Orders};
-use crate::scene::{Expected, PATIENCE, Scene, copy_config};
+use crate::scene::{Expected, PATIENCE, SPANS_AFTER, Scene, copy_config};
 use e2e_stack::process::Port;
 
 /// The exit code of a gateway whose volume is in use.

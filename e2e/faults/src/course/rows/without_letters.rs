@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{ANYWHERE, Constraint, SETTLE_PATIENCE, all_letters, begin};
-use crate::course::SPANS_AFTER;
-use crate::scene::{Expected, IMBALANCE, Scene};
+use super::{ANYWHERE, Constraint, SETTLE_PATIENCE, all_letters};
+use crate::course::spooled::is_same;
+use crate::course::volume::as_real;
+use crate::scene::{Expected, IMBALANCE, SPANS_AFTER, Scene};
 
 /// The partition whose rows are refused alone.
 const PARTITION: usize = 0;
@@ -29,7 +30,7 @@ const HALTED: &str = "sluice_gateway_blocks_halted";
 pub(super) async fn skipped(scene: &mut Scene<'_>) -> Result<Expected> {
     ANYWHERE.add(scene).await?;
     scene.topic.refuse_dead_letters().await?;
-    begin(scene).await?;
+    scene.start_under_load(Some("gateway-0")).await?;
     scene.wait_acked(SPANS_AFTER).await?;
     let sent = scene.stop_load().await?.clone();
     scene.wait_committed_within(0, SETTLE_PATIENCE).await?;
@@ -37,9 +38,7 @@ pub(super) async fn skipped(scene: &mut Scene<'_>) -> Result<Expected> {
     ensure!(sent.doubtful.count() == 0, "{} spans may be in Kafka or not", sent.doubtful.count());
     let lost = u64::try_from(ANYWHERE.refused(&sent.acked).len()).context("count refused rows")?;
     ensure!(lost > 0, "no row was refused");
-    #[expect(clippy::cast_precision_loss, reason = "some tens of rows")]
-    let counted = lost as f64;
-    scene.wait_metric(0, SKIPPED, |rows| (rows - counted).abs() < 0.5).await?;
+    scene.wait_metric(0, SKIPPED, |rows| is_same(rows, as_real(lost))).await?;
     scene.wait_metric(0, IMBALANCE, |rows| rows == 0.0).await?;
     scene.letters().await?.ensure_exactly(&scene.topic, "row_refused", &BTreeSet::new())?;
     Ok(Expected { lost, ..Expected::default() })
@@ -50,15 +49,14 @@ pub(super) async fn skipped(scene: &mut Scene<'_>) -> Result<Expected> {
 pub(super) async fn stops(scene: &mut Scene<'_>) -> Result<Expected> {
     ONE_PARTITION.add(scene).await?;
     let taken = scene.topic.refuse_dead_letters().await?;
-    begin(scene).await?;
+    scene.start_under_load(Some("gateway-0")).await?;
     scene.wait_logged("Kafka refuses its dead letter; the block waits").await?;
     scene.recovered(Instant::now()).await?;
     scene.wait_acked(SPANS_AFTER).await?;
     scene.stop_load().await?;
     scene.wait_committed_but(PARTITION).await?;
     if scene.round % KILL_EVERY == KILL_EVERY - 1 {
-        scene.gateway(0).kill().await?;
-        scene.start_again(0, Some("gateway-0"))?;
+        scene.restart(0).await?;
     }
     scene.wait_metric(0, HALTED, |blocks| blocks > 0.0).await?;
     taken.delete().await?;
