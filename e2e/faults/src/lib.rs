@@ -125,7 +125,7 @@ pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
         chosen = part.of(chosen);
     }
     if !args.list {
-        chosen.retain(|scenario| !scenario.is_long || args.only.iter().any(|name| name == scenario.name));
+        chosen.retain(|scenario| !scenario.is_long || args.only.contains(&scenario.name));
     }
     ensure!(!chosen.is_empty(), "no scenario has such a name; --list shows all");
     if args.list {
@@ -173,10 +173,10 @@ fn list(scenarios: &[Scenario]) -> Vec<String> {
 /// The scenarios of these names: a whole name selects one, a part of a name all that contain it.
 fn chosen(only: &[String]) -> Vec<Scenario> {
     let all = scenario::all();
-    let is_whole = |part: &String| all.iter().any(|scenario| scenario.name == part);
+    let is_whole = |part: &String| all.iter().any(|scenario| scenario.name == *part);
     let names = |part: &String, name: &str| if is_whole(part) { name == part } else { name.contains(part) };
     let wanted = |name: &str| only.is_empty() || only.iter().any(|part| names(part, name));
-    all.iter().filter(|scenario| wanted(scenario.name)).copied().collect()
+    all.iter().filter(|scenario| wanted(&scenario.name)).cloned().collect()
 }
 
 /// A part of the scenarios.
@@ -277,7 +277,7 @@ fn run_stage(whole: &Whole<'_>, folder: &Path) -> Result<()> {
 async fn play(whole: &Whole<'_>, folder: &Path) -> Result<()> {
     let mut on_stage: Option<(u32, Stage)> = None;
     while let Some(scenario) = whole.turns.take() {
-        let mut outcome = Outcome::new(scenario.name);
+        let mut outcome = Outcome::new(&scenario.name);
         let began = Instant::now();
         let played = async {
             let stage = stage(&mut on_stage, whole, folder, scenario.brokers).await?;
@@ -314,13 +314,13 @@ async fn play_one(stage: &Stage, scenario: &Scenario, rounds: u32, outcome: &mut
         match course::round(stage, scenario, number).await {
             Ok(round) => {
                 let said = if round.holds() { "" } else { "FAILED: " };
-                say::progress(scenario.name, &format!("round {}: {said}{}", number + 1, round.words()));
-                round.failures.iter().for_each(|failure| say::progress(scenario.name, failure));
+                say::progress(&scenario.name, &format!("round {}: {said}{}", number + 1, round.words()));
+                round.failures.iter().for_each(|failure| say::progress(&scenario.name, failure));
                 outcome.add(number, &round);
             }
             Err(failure) => {
                 interrupt::check()?;
-                say::progress(scenario.name, &format!("round {} FAILED: {failure:#}", number + 1));
+                say::progress(&scenario.name, &format!("round {} FAILED: {failure:#}", number + 1));
                 outcome.failures.push(format!("round {}: {failure:#}", number + 1));
             }
         }
@@ -334,9 +334,9 @@ mod tests {
 
     #[test]
     fn a_whole_name_stands_for_one_scenario_and_a_part_for_all_that_have_it() {
-        let names = |only: &[&str]| -> Vec<&str> {
+        let names = |only: &[&str]| -> Vec<String> {
             let only: Vec<String> = only.iter().map(|part| (*part).to_owned()).collect();
-            chosen(&only).iter().map(|scenario| scenario.name).collect()
+            chosen(&only).into_iter().map(|scenario| scenario.name).collect()
         };
         assert_eq!(names(&["slow", "kill-before-send"]), ["kill-before-send", "slow"]);
         assert_eq!(names(&["kill-before-s"]), ["kill-before-send", "kip-848-kill-before-send"]);
@@ -361,14 +361,14 @@ mod tests {
     #[test]
     fn the_parts_of_the_scenarios_are_all_of_them_once() {
         let all = scenario::all();
-        let mut played: Vec<&str> = Vec::new();
+        let mut played: Vec<String> = Vec::new();
         for number in 1..=10 {
             let part = Part { number, of: 10 }.of(all.clone());
             assert!(part.len().abs_diff(all.len() / 10) <= 1, "{} of {}", part.len(), all.len());
-            played.extend(part.iter().map(|scenario| scenario.name));
+            played.extend(part.into_iter().map(|scenario| scenario.name));
         }
         played.sort_unstable();
-        let mut names: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
+        let mut names: Vec<String> = all.into_iter().map(|scenario| scenario.name).collect();
         names.sort_unstable();
         assert_eq!(played, names);
         assert!(part("3/5").is_ok() && part("6/5").is_err() && part("0/5").is_err() && part("x").is_err());

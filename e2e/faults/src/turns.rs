@@ -41,14 +41,14 @@ mod tests {
         let (turns, together) = (Turns::of(all.clone()), Barrier::new(STAGES));
         let take_all = || {
             together.wait();
-            std::iter::from_fn(|| turns.take()).map(|scenario| scenario.name).collect::<Vec<_>>()
+            std::iter::from_fn(|| turns.take()).map(|scenario| scenario.name.as_str()).collect::<Vec<_>>()
         };
         let mut taken: Vec<&str> = std::thread::scope(|scope| {
             let stages = [(); STAGES].map(|()| scope.spawn(take_all));
             stages.into_iter().flat_map(|stage| stage.join().unwrap()).collect()
         });
         taken.sort_unstable();
-        let mut names: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
+        let mut names: Vec<&str> = all.iter().map(|scenario| scenario.name.as_str()).collect();
         names.sort_unstable();
         assert_eq!(taken, names);
         assert!(turns.take().is_none());

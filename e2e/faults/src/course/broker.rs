@@ -3,10 +3,12 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 
 use super::damage::refusing;
 use super::spooled::is_same;
 use super::volume::{SPANS_READ, as_real};
+use super::{FEW, Family, MANY, ONE, unnamed_cluster};
 use crate::kafka_front::{Leg, Passage, Verdict, Way};
 use crate::kafka_wire::{FETCH, HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT};
 use crate::report::Ends;
@@ -52,82 +54,81 @@ const SECONDS_LEFT: &str = "sluice_gateway_retention_seconds_left";
 const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";
 
 /// The faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Broker {
-    /// SIGKILL, and a restart.
+    /// SIGKILL of the broker, and a start
+    #[value(name = "broker-kill")]
     Kill,
-    /// SIGKILL of the coordinator of the group, one of three brokers.
+    /// SIGKILL of the group's coordinator, one of three brokers
     CoordinatorMove,
-    /// No bytes pass, for less than the session.
+    /// no traffic for three seconds, shorter than the session timeout
+    #[value(name = "broker-silent")]
     SilentShort,
-    /// No bytes pass, for more than the session.
+    /// no traffic for nine seconds
+    #[value(name = "broker-silent-longer")]
     SilentLong,
-    /// Answers to commits are lost; the commits were done.
+    /// four answers to commits are lost
     CommitAnswersLost,
-    /// Answers with messages are lost.
+    /// four answers with messages are lost
     FetchAnswersLost,
-    /// Answers to `JoinGroup` are lost.
+    /// two answers to join requests are lost while a member joins
     JoinAnswersLost,
+    /// a heartbeat is lost; the group removes the member
     HeartbeatLost,
-    /// The group has removed the member, and the coordinator cannot be reached, for longer than a rebalance takes.
+    /// each request to the coordinator ends its connection, until the gateway reports that it is not ready, and why
     GroupAway,
-    /// Kafka deletes messages behind the position of a stopped gateway.
+    /// messages behind the position are deleted: 4,000 spans are lost
     RetentionPasses,
-    /// Kafka deletes messages while the gateway runs and its blocks wait for the sink.
+    /// the same under a running gateway, also messages that it has read but not inserted: 4,000 spans that were not read are lost
     RetentionPassesRunning,
-    /// The topic is deleted and made again.
+    /// the topic is deleted and recreated, and spans arrive at once
     TopicRecreated,
-    /// The topic is deleted and made again, and grows beyond the old position while the gateway is stopped.
+    /// the topic is deleted, recreated and longer than before while the gateway is stopped
     TopicRecreatedLonger,
+    /// brokers report no cluster id; SIGKILL when the server has stored an INSERT and its answer is on its way
+    UnnamedCluster,
 }
 
-impl Broker {
-    /// Plays it.
-    ///
-    /// # Errors
-    /// An expected state does not come, or a server could not be controlled.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        scene.start_gateway(Some("gateway-0"))?;
+impl Family for Broker {
+    fn rounds(self) -> u32 {
         match self {
-            Broker::RetentionPasses => return retention_passes(scene).await,
-            Broker::RetentionPassesRunning => return retention_passes_running(scene).await,
-            Broker::TopicRecreated => return topic_recreated(scene).await,
-            Broker::TopicRecreatedLonger => return topic_recreated_longer(scene).await,
-            Broker::GroupAway => return group_away(scene).await,
-            _ => {}
+            Broker::Kill | Broker::CoordinatorMove => MANY,
+            Broker::HeartbeatLost | Broker::GroupAway | Broker::TopicRecreated => ONE,
+            _ => FEW,
         }
-        scene.begin_load().await?;
-        let since = match self {
-            Broker::Kill => kill(scene, 1).await?,
-            Broker::CoordinatorMove => coordinator_move(scene).await?,
-            Broker::SilentShort => silent(scene, SPANS_SILENT_SHORT).await?,
-            Broker::SilentLong => silent(scene, SPANS_SILENT_LONG).await?,
-            Broker::CommitAnswersLost => answers_lost(scene, OFFSET_COMMIT, ANSWERS_LOST).await?,
-            Broker::FetchAnswersLost => answers_lost(scene, FETCH, ANSWERS_LOST).await?,
-            Broker::JoinAnswersLost => {
-                scene.start_gateway(Some("gateway-1"))?;
-                answers_lost(scene, JOIN_GROUP, 2).await?
-            }
-            Broker::HeartbeatLost => heartbeat_lost(scene).await?,
-            Broker::GroupAway
-            | Broker::RetentionPasses
-            | Broker::RetentionPassesRunning
-            | Broker::TopicRecreated
-            | Broker::TopicRecreatedLonger => Instant::now(),
-        };
-        scene.recover(since).await
+    }
+
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        match self {
+            Broker::Kill => kill(scene, 1).await,
+            Broker::CoordinatorMove => coordinator_move(scene).await,
+            Broker::SilentShort => silent(scene, SPANS_SILENT_SHORT).await,
+            Broker::SilentLong => silent(scene, SPANS_SILENT_LONG).await,
+            Broker::CommitAnswersLost => answers_lost(scene, OFFSET_COMMIT, ANSWERS_LOST).await,
+            Broker::FetchAnswersLost => answers_lost(scene, FETCH, ANSWERS_LOST).await,
+            Broker::JoinAnswersLost => answers_lost(scene, JOIN_GROUP, 2).await,
+            Broker::HeartbeatLost => heartbeat_lost(scene).await,
+            Broker::GroupAway => group_away(scene).await,
+            Broker::RetentionPasses => retention_passes(scene).await,
+            Broker::RetentionPassesRunning => retention_passes_running(scene).await,
+            Broker::TopicRecreated => topic_recreated(scene).await,
+            Broker::TopicRecreatedLonger => topic_recreated_longer(scene).await,
+            Broker::UnnamedCluster => unnamed_cluster::play(scene).await,
+        }
     }
 }
 
-async fn kill(scene: &Scene<'_>, broker: u32) -> Result<Instant> {
+async fn kill(scene: &mut Scene<'_>, broker: u32) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     let servers = &scene.stage.servers;
     servers.kill_broker(broker).await?;
     servers.start_broker(broker).await?;
-    Ok(Instant::now())
+    scene.recover(Instant::now()).await
 }
 
 /// Kills the broker that answers commits, the coordinator. It comes back only when another broker is the coordinator.
-async fn coordinator_move(scene: &mut Scene<'_>) -> Result<Instant> {
+async fn coordinator_move(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     let servers = &scene.stage.servers;
     let commit = |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == OFFSET_COMMIT;
     let caught = servers.kafka_gate().trap("commit", commit).caught(PATIENCE).await?;
@@ -138,38 +139,48 @@ async fn coordinator_move(scene: &mut Scene<'_>) -> Result<Instant> {
     let elsewhere = move |passage: &Passage| commit(passage) && passage.broker != coordinator;
     let moved = servers.kafka_gate().trap("commit to another coordinator", elsewhere).caught(PATIENCE).await;
     servers.start_broker(coordinator).await?;
-    moved.map(|_| killed)
+    moved?;
+    scene.recover(killed).await
 }
 
-async fn silent(scene: &mut Scene<'_>, spans: u64) -> Result<Instant> {
+async fn silent(scene: &mut Scene<'_>, spans: u64) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     scene.stage.servers.kafka_goes(Way::Blackhole);
     let waited = scene.wait_acked(spans).await;
     scene.stage.servers.kafka_goes(Way::Open);
-    waited.map(|()| Instant::now())
+    waited?;
+    scene.recover(Instant::now()).await
 }
 
 /// The broker carries out a request. Its answer never arrives, nor does anything else on that connection.
-async fn answers_lost(scene: &mut Scene<'_>, api: i16, times: u32) -> Result<Instant> {
+async fn answers_lost(scene: &mut Scene<'_>, api: i16, times: u32) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
+    if api == JOIN_GROUP {
+        // A member that joins.
+        scene.start_gateway(Some("gateway-1"))?;
+    }
     let lost = move |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == api;
     let rule = scene.stage.servers.kafka_gate().rule(times, Verdict::Reset, lost);
     scene.wait_applied("lost answers", &rule, times).await?;
-    Ok(Instant::now())
+    drop(rule);
+    scene.recover(Instant::now()).await
 }
 
 /// The client waits for the answer to its heartbeat and sends no other, so the group removes it.
-async fn heartbeat_lost(scene: &mut Scene<'_>) -> Result<Instant> {
+async fn heartbeat_lost(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     let gate = scene.stage.servers.kafka_gate();
     let heartbeat = |passage: &Passage| passage.leg == Leg::Asked && passage.request.api == HEARTBEAT;
     gate.trap("heartbeat", heartbeat).caught(PATIENCE).await?.decide(Verdict::Drop);
     let joins = |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == JOIN_GROUP;
     gate.trap("member that joins again", joins).caught(PATIENCE).await?;
-    Ok(Instant::now())
+    scene.recover(Instant::now()).await
 }
 
 /// Brokers answer, but each request to the coordinator ends its connection. The gateway reads nothing, and no partition counts as stuck. It
 /// reports the fault by not being ready.
 async fn group_away(scene: &mut Scene<'_>) -> Result<Expected> {
-    scene.begin_load().await?;
+    scene.start_under_load(Some("gateway-0")).await?;
     // Minutes of load would leave a backlog, which this scenario does not test.
     scene.stop_load().await?;
     let to_group = |passage: &Passage| {
@@ -189,6 +200,7 @@ async fn group_away(scene: &mut Scene<'_>) -> Result<Expected> {
 
 /// Kafka deletes messages that no gateway has read: exactly their spans are lost.
 async fn retention_passes(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_gateway(Some("gateway-0"))?;
     scene.produce(SPANS_STORED).await?;
     scene.wait_committed(0).await?;
     scene.gateway(0).signal(Signal::TERM)?;
@@ -227,6 +239,7 @@ async fn lost(scene: &mut Scene<'_>, messages: u32, recovery: f64) -> Result<Exp
 
 /// ClickHouse is unreachable. Kafka deletes the messages of blocks that the gateway holds, and also earlier ones.
 async fn retention_passes_running(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_gateway(Some("gateway-0"))?;
     scene.produce(SPANS_STORED).await?;
     scene.wait_committed(0).await?;
     let messages = scene.while_sink_goes(Way::Refused, async |scene| overtake(scene).await).await?;
@@ -260,6 +273,7 @@ async fn overtake(scene: &mut Scene<'_>) -> Result<u32> {
 
 /// Offsets begin at 0 again, with other messages.
 async fn topic_recreated(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_gateway(Some("gateway-0"))?;
     scene.produce(SPANS_OLD).await?;
     scene.wait_committed(0).await?;
     make_topic_again(scene).await?;
@@ -275,6 +289,7 @@ async fn topic_recreated(scene: &mut Scene<'_>) -> Result<Expected> {
 /// The new topic also has the offset that is read next, so only the topic's id shows the change. The gateway exits when it sees another id.
 /// Until then it has read messages of the new topic, behind the old position, and reads them again.
 async fn topic_recreated_longer(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_gateway(Some("gateway-0"))?;
     scene.produce(SPANS_STORED).await?;
     scene.wait_committed(0).await?;
     let before = scene.committed().await?;

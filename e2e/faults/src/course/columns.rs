@@ -3,8 +3,10 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use serde_json::Value;
 
+use super::Family;
 use super::broker::EXIT_NEW_START;
 use super::only_copy::wait_enqueued;
 use super::spooled;
@@ -25,58 +27,40 @@ const SAYS_CHANGED: &str = "the columns of table";
 /// How often the gateway is restarted while its blocks wait.
 const RESTARTS: u32 = 2;
 
-/// The changes of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Columns {
-    /// A column gets a type of another name with the same bytes.
-    Renamed,
-    /// A column gets another type, and later its former type again.
-    Replaced,
-    /// As `Replaced`, but Kafka no longer has the messages; over restarts and a `drain`.
-    Forgotten,
-}
-
 /// The end of a statement that gives the links' attributes another type.
 const LINKS_AS_MAP: &str = "Array(Map(LowCardinality(String), String))";
 
-impl Columns {
-    /// All of them, with a scenario's name and words.
-    pub const ALL: [(Columns, &'static str, &'static str); 3] = [
-        (
-            Columns::Renamed,
-            "volume-column-renamed",
-            "commit: AfterEnqueue; a column's type has another name when blocks on the volume are inserted",
-        ),
-        (
-            Columns::Replaced,
-            "volume-column-replaced",
-            "the same with another type: they wait, new rows do not, and they are inserted once the column is restored",
-        ),
-        (
-            Columns::Forgotten,
-            "volume-column-replaced-retention-passes",
-            "blocks whose messages Kafka has deleted wait for a column; later offsets are committed, and the blocks survive restarts and a `drain`",
-        ),
-    ];
+/// The changes of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(clippy::doc_markdown, reason = "`--list` prints it as it is")]
+pub enum Columns {
+    /// commit: AfterEnqueue; a column's type has another name when blocks on the volume are inserted
+    Renamed,
+    /// the same with another type: they wait, new rows do not, and they are inserted once the column is restored
+    Replaced,
+    /// blocks whose messages Kafka has deleted wait for a column; later offsets are committed, and the blocks survive restarts and a
+    /// `drain`
+    ReplacedRetentionPasses,
+}
 
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
-        volume::change(self != Columns::Forgotten)
+impl Family for Columns {
+    const PREFIX: &'static str = "volume-column-";
+
+    fn change(self) -> Value {
+        volume::change(self != Columns::ReplacedRetentionPasses)
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         let played = match self {
             Columns::Renamed | Columns::Replaced => self.change_table(scene).await,
-            Columns::Forgotten => forget(scene).await,
+            Columns::ReplacedRetentionPasses => forget(scene).await,
         };
         scene.stage.servers.sink.go(Way::Open);
         played
     }
+}
 
+impl Columns {
     async fn change_table(self, scene: &mut Scene<'_>) -> Result<Expected> {
         spooled::begin(scene).await?;
         // All inserted rows are committed now, so later commits are for blocks on the volume.

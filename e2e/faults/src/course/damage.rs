@@ -8,8 +8,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::Family;
 use super::spooled::{begin, come_back, drained, heads_are_spooled, is_same, read_all_while_away};
 use super::volume::{self, SPANS_AWAY, SPOOL_BLOCKS, as_real};
 use crate::gate::Rule;
@@ -25,70 +27,45 @@ const BLOCKS: f64 = 40.0;
 const FLIPPED: usize = 3;
 
 /// The kinds of damage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(clippy::doc_markdown, reason = "`--list` prints it as it is")]
 pub enum Damage {
-    /// The last record was not written to its end.
+    /// SIGKILL, and the second half of the last record on the volume is missing or zero
     Torn,
-    /// A file ends in the middle of a record, with others behind it.
+    /// SIGKILL, and a segment of the volume ends in the middle of a record
     Truncated,
-    /// Bits are flipped in a body, in a header and in a mark.
-    Flipped,
-    /// Bits are flipped in bodies while the gateway runs. It has already tried to send some of these blocks.
-    FlippedLive,
-    /// Bits are flipped in blocks whose offsets are committed.
-    FlippedAfterEnqueue,
+    /// SIGKILL, and a bit is flipped in a body, in a header and in a mark on the volume
+    BitFlips,
+    /// a bit is flipped in the first block of each partition on the volume under the running gateway, which has tried them
+    BitFlipsLive,
+    /// commit: AfterEnqueue; the same in three bodies whose offsets are committed: their rows are lost, and counted; the next start has
+    /// commit: AfterInsert in every other round
+    BitFlipsAfterEnqueue,
 }
 
-impl Damage {
-    /// All of them, with a scenario's name and words.
-    pub const ALL: [(Damage, &'static str, &'static str); 5] = [
-        (
-            Damage::Torn,
-            "volume-torn",
-            "SIGKILL, and the second half of the last record on the volume is missing or zero",
-        ),
-        (
-            Damage::Truncated,
-            "volume-truncated",
-            "SIGKILL, and a segment of the volume ends in the middle of a record",
-        ),
-        (
-            Damage::Flipped,
-            "volume-bit-flips",
-            "SIGKILL, and a bit is flipped in a body, in a header and in a mark on the volume",
-        ),
-        (
-            Damage::FlippedLive,
-            "volume-bit-flips-live",
-            "a bit is flipped in the first block of each partition on the volume under the running gateway, which has tried them",
-        ),
-        (
-            Damage::FlippedAfterEnqueue,
-            "volume-bit-flips-after-enqueue",
-            "commit: AfterEnqueue; the same in three bodies whose offsets are committed: their rows are lost, and counted; \
-             the next start has commit: AfterInsert in every other round",
-        ),
-    ];
+impl Family for Damage {
+    const PREFIX: &'static str = "volume-";
 
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
-        volume::change(self == Damage::FlippedAfterEnqueue)
+    fn rounds(self) -> u32 {
+        u32::MAX
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come, or the damage was not found.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+    fn change(self) -> Value {
+        volume::change(self == Damage::BitFlipsAfterEnqueue)
+    }
+
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         let outcome = match self {
-            Damage::Torn | Damage::Truncated | Damage::Flipped => self.at_rest(scene).await,
-            Damage::FlippedLive => flip_live(scene).await,
-            Damage::FlippedAfterEnqueue => flip_only_copies(scene).await,
+            Damage::Torn | Damage::Truncated | Damage::BitFlips => self.at_rest(scene).await,
+            Damage::BitFlipsLive => flip_live(scene).await,
+            Damage::BitFlipsAfterEnqueue => flip_only_copies(scene).await,
         };
         scene.stage.servers.sink.go(Way::Open);
         outcome
     }
+}
 
+impl Damage {
     /// Two runs leave blocks on the volume. Some of these blocks are damaged before the third run.
     async fn at_rest(self, scene: &mut Scene<'_>) -> Result<Expected> {
         begin(scene).await?;

@@ -4,8 +4,10 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use serde_json::Value;
 
+use super::Family;
 use super::spooled;
 use super::volume::{self, BLOCKS, SPANS_AWAY, SPOOL_BLOCKS};
 use crate::failing_disk::{Call, FailingDisk};
@@ -18,50 +20,32 @@ const EXIT_FAILED: i32 = 1;
 /// What it logs then.
 pub(super) const SAYS_FAILED: &str = "the queue volume has failed";
 
-/// A disk that fails, and how the gateway uses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Disk {
-    /// The call that fails.
-    fails: Call,
-    /// Whether offsets are committed when rows are on the disk (`delivery.commit`).
-    enqueues: bool,
+/// The faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(clippy::doc_markdown, reason = "`--list` prints it as it is")]
+pub enum Disk {
+    /// EIO for every fsync on the volume while it holds blocks: the gateway exits, and continues after a restart
+    SyncFails,
+    /// the same with commit: AfterEnqueue
+    SyncFailsAfterEnqueue,
+    /// EIO for every read of the volume while it holds blocks: the gateway exits, and continues after a restart
+    ReadFails,
+    /// the same with commit: AfterEnqueue: no only copy is treated as damaged
+    ReadFailsAfterEnqueue,
 }
 
-/// Each with a scenario's name and words.
-pub const ALL: [(Disk, &str, &str); 4] = [
-    (
-        Disk { fails: Call::Sync, enqueues: false },
-        "volume-sync-fails",
-        "EIO for every fsync on the volume while it holds blocks: the gateway exits, and continues after a restart",
-    ),
-    (
-        Disk { fails: Call::Sync, enqueues: true },
-        "volume-sync-fails-after-enqueue",
-        "the same with commit: AfterEnqueue",
-    ),
-    (
-        Disk { fails: Call::Read, enqueues: false },
-        "volume-read-fails",
-        "EIO for every read of the volume while it holds blocks: the gateway exits, and continues after a restart",
-    ),
-    (
-        Disk { fails: Call::Read, enqueues: true },
-        "volume-read-fails-after-enqueue",
-        "the same with commit: AfterEnqueue: no only copy is treated as damaged",
-    ),
-];
+impl Family for Disk {
+    const PREFIX: &'static str = "volume-";
 
-impl Disk {
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
-        volume::change(self.enqueues)
+    fn change(self) -> Value {
+        volume::change(matches!(self, Disk::SyncFailsAfterEnqueue | Disk::ReadFailsAfterEnqueue))
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// If the gateway continues, or an expected state does not come.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        let fails = match self {
+            Disk::SyncFails | Disk::SyncFailsAfterEnqueue => Call::Sync,
+            Disk::ReadFails | Disk::ReadFailsAfterEnqueue => Call::Read,
+        };
         let queue = scene.volume(0);
         std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
         let disk = FailingDisk::make(&scene.stage.folder, scene.topic.name(), &queue)?;
@@ -69,7 +53,7 @@ impl Disk {
         scene.begin_load().await?;
         // Spans that are produced from here on continue the numbers of the load.
         scene.stop_load().await?;
-        scene.while_sink_goes(Way::Refused, async |scene| fail(scene, &disk, self.fails).await).await?;
+        scene.while_sink_goes(Way::Refused, async |scene| fail(scene, &disk, fails).await).await?;
         let since = Instant::now();
         scene.start_again(0, Some("gateway-0"))?;
         let recovery = scene.recovered(since).await?;

@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use serde_json::{Value, json};
 
+use super::{FEW, Family, ONE, storm};
 use crate::scene::{Expected, SPANS_AFTER, Scene};
 use e2e_fixtures::letters::Place;
 use e2e_fixtures::produce::Topic;
@@ -37,52 +39,64 @@ const TABLE_FITS: &str = "sluice_gateway_table_fits";
 const SAYS_UNFIT: &str = "rows wait: ";
 
 /// The faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Input {
-    /// Bad messages in every partition become dead letters.
-    BadLettered,
-    /// As `BadLettered`, and the gateway is killed meanwhile.
-    BadKill,
-    /// There is no dead-letter topic, and bad messages are skipped.
-    BadSkipped,
-    /// There is no dead-letter topic, and a bad message stops only its own partition.
-    BadStops,
-    /// As `BadStops`, for so long that the gateway is not ready until the topic exists.
-    StopsUnready,
-    /// As `BadStops`, until the topic exists.
-    LettersRefused,
-    /// Answers to dead letters are lost; the broker has stored the letters.
+    /// garbage, truncated, hostile, empty and null messages in every partition; exactly one dead letter for each
+    BadMessagesDeadLettered,
+    /// the same, and SIGKILL while their dead letters are sent: a letter may be doubled, a row may not
+    BadMessagesKill,
+    /// the same without a dead-letter topic, onMissing: Skip
+    BadMessagesSkipped,
+    /// a malformed message stops only its partition without a dead-letter topic, onMissing: Stop
+    BadMessageStops,
+    /// the same until the watchdog reports the partition and the gateway is not ready, and until the broker allows to create the topic
+    StoppedPartitionUnready,
+    /// the same until the broker allows to create the dead-letter topic: the partition continues without a restart
+    DeadLetterTopicRefused,
+    /// answers to stored dead letters are lost: nothing is committed before an answer arrives, and no letter is doubled
     LetterAnswersLost,
-    /// Messages in another encoding become dead letters.
+    /// 12,000 malformed messages: dead letters per second, each once and in the order of the log
+    PoisonStorm,
+    /// the same, and SIGKILL in the middle: a letter may be doubled, none is missing
+    PoisonStormKill,
+    /// 16 messages of 100 spans arrive as JSON among valid ones, and become dead letters
     WrongEncoding,
-    /// A column is renamed, and back.
+    /// a column is renamed under the gateway, and back
     TableChanged,
+    /// a column is added under the gateway
     ColumnAdded,
 }
 
-impl Input {
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
+impl Family for Input {
+    fn rounds(self) -> u32 {
         match self {
-            Input::BadSkipped => json!({"delivery": {"deadLetter": {"onMissing": "Skip"}}}),
+            Input::BadMessagesKill => u32::MAX,
+            Input::StoppedPartitionUnready => ONE,
+            _ => FEW,
+        }
+    }
+
+    fn change(self) -> Value {
+        match self {
+            Input::BadMessagesSkipped => json!({"delivery": {"deadLetter": {"onMissing": "Skip"}}}),
             _ => json!({}),
         }
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come, or a server refuses.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        scene.start_under_load(Some("gateway-0")).await?;
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        if !matches!(self, Input::PoisonStorm | Input::PoisonStormKill) {
+            scene.start_under_load(Some("gateway-0")).await?;
+        }
         match self {
-            Input::BadLettered => bad_lettered(scene, false).await,
-            Input::BadKill => bad_lettered(scene, true).await,
-            Input::StopsUnready => stops_unready(scene).await,
-            Input::LettersRefused => letters_refused(scene).await,
+            Input::BadMessagesDeadLettered => bad_lettered(scene, false).await,
+            Input::BadMessagesKill => bad_lettered(scene, true).await,
+            Input::BadMessagesSkipped => bad_skipped(scene).await,
+            Input::BadMessageStops => bad_stops(scene).await,
+            Input::StoppedPartitionUnready => stops_unready(scene).await,
+            Input::DeadLetterTopicRefused => letters_refused(scene).await,
             Input::LetterAnswersLost => letter_answers::lost(scene).await,
-            Input::BadSkipped => bad_skipped(scene).await,
-            Input::BadStops => bad_stops(scene).await,
+            Input::PoisonStorm => storm::play(scene, false).await,
+            Input::PoisonStormKill => storm::play(scene, true).await,
             Input::WrongEncoding => wrong_encoding(scene).await,
             Input::TableChanged => table_changed(scene).await,
             Input::ColumnAdded => column_added(scene).await,

@@ -12,7 +12,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use clap::ValueEnum;
 
+use super::Family;
 use crate::gate;
 use crate::kafka_front::{self, Leg};
 use crate::kafka_wire::{Commit, OFFSET_COMMIT};
@@ -29,64 +31,25 @@ const OTHER_MEMBER_EVERY: u32 = 4;
 pub(super) const SKIPS: u32 = 5;
 
 /// The steps at which the gateway is killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Step {
-    /// A commit with a new planned cut is on its way to the broker.
+    /// SIGKILL while a commit with a new planned cut is on its way
     BeforePlanCommit,
-    /// The broker has stored it, and its answer is on its way back.
+    /// SIGKILL once the broker has stored a new planned cut
     AfterPlanCommit,
-    /// An INSERT is on its way to the server.
+    /// SIGKILL before the first byte of an INSERT arrives
     BeforeSend,
-    /// The server has the first half of it.
-    MiddleOfSend,
-    /// The server has stored it, and its answer is on its way back.
+    /// SIGKILL when the server has half of an INSERT
+    InTheMiddle,
+    /// SIGKILL when the server has stored an INSERT and its answer is on its way
     AfterServerCommit,
-    /// A commit that moves an offset is on its way to the broker.
+    /// SIGKILL while a commit that moves an offset is on its way
     BeforeOffsetCommit,
-    /// The broker has stored it, and its answer is on its way back.
+    /// SIGKILL once the broker has stored a moved offset
     AfterOffsetCommit,
 }
 
 impl Step {
-    /// All steps, each with the scenario names for the classic group protocol and for KIP-848's, and a description.
-    pub const ALL: [(Step, [&'static str; 2], &'static str); 7] = [
-        (
-            Step::BeforePlanCommit,
-            ["kill-before-plan-commit", "kip-848-kill-before-plan-commit"],
-            "SIGKILL while a commit with a new planned cut is on its way",
-        ),
-        (
-            Step::AfterPlanCommit,
-            ["kill-after-plan-commit", "kip-848-kill-after-plan-commit"],
-            "SIGKILL once the broker has stored a new planned cut",
-        ),
-        (
-            Step::BeforeSend,
-            ["kill-before-send", "kip-848-kill-before-send"],
-            "SIGKILL before the first byte of an INSERT arrives",
-        ),
-        (
-            Step::MiddleOfSend,
-            ["kill-in-the-middle", "kip-848-kill-in-the-middle"],
-            "SIGKILL when the server has half of an INSERT",
-        ),
-        (
-            Step::AfterServerCommit,
-            ["kill-after-server-commit", "kip-848-kill-after-server-commit"],
-            "SIGKILL when the server has stored an INSERT and its answer is on its way",
-        ),
-        (
-            Step::BeforeOffsetCommit,
-            ["kill-before-offset-commit", "kip-848-kill-before-offset-commit"],
-            "SIGKILL while a commit that moves an offset is on its way",
-        ),
-        (
-            Step::AfterOffsetCommit,
-            ["kill-after-offset-commit", "kip-848-kill-after-offset-commit"],
-            "SIGKILL once the broker has stored a moved offset",
-        ),
-    ];
-
     /// Sets the trap, which skips `skips` passages of the step.
     pub(super) fn trap(self, scene: &Scene<'_>, skips: u32) -> Trap {
         let servers = &scene.stage.servers;
@@ -117,7 +80,7 @@ impl Step {
             Step::BeforePlanCommit => commits(Leg::Asked, Seen::plans),
             Step::AfterPlanCommit => commits(Leg::Answered, Seen::plans),
             Step::BeforeSend => inserts(sink_front::Leg::Head),
-            Step::MiddleOfSend => inserts(sink_front::Leg::Middle),
+            Step::InTheMiddle => inserts(sink_front::Leg::Middle),
             Step::AfterServerCommit => inserts(sink_front::Leg::Answered),
             Step::BeforeOffsetCommit => commits(Leg::Asked, Seen::moves),
             Step::AfterOffsetCommit => commits(Leg::Answered, Seen::moves),
@@ -125,16 +88,20 @@ impl Step {
     }
 }
 
-/// Plays it.
-///
-/// # Errors
-/// The step was not seen, or a process could not be controlled.
-pub async fn play(scene: &mut Scene<'_>, step: Step) -> Result<Expected> {
-    scene.start_under_load(Some("gateway-0")).await?;
-    let killed = at(scene, step).await?;
-    let other = scene.round % OTHER_MEMBER_EVERY == OTHER_MEMBER_EVERY - 1;
-    scene.start_again(0, Some(if other { "gateway-1" } else { "gateway-0" }))?;
-    scene.recover(killed).await
+impl Family for Step {
+    const PREFIX: &'static str = "kill-";
+
+    fn rounds(self) -> u32 {
+        u32::MAX
+    }
+
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        scene.start_under_load(Some("gateway-0")).await?;
+        let killed = at(scene, self).await?;
+        let other = scene.round % OTHER_MEMBER_EVERY == OTHER_MEMBER_EVERY - 1;
+        scene.start_again(0, Some(if other { "gateway-1" } else { "gateway-0" }))?;
+        scene.recover(killed).await
+    }
 }
 
 /// Kills gateway 0 at a step, another one each round, and returns when.

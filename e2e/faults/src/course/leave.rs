@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::Family;
 use super::volume::{self, LEAVE_SOON, ensure_on_volume, read_all};
 use crate::admin::Admin;
 use crate::gate::Rule;
@@ -43,73 +45,39 @@ const CHANGES: u32 = 6;
 const SPANS_GONE: u64 = 10_000;
 
 /// The ways to leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Leave {
-    /// One of two gateways gets a drain and a resume request, then both repeatedly.
-    Drain,
-    /// One of two gateways gets a drain request while the sink refuses connections.
+    /// one of two static members gets a drain and a resume request, also in the middle of the drain
+    DrainAndResume,
+    /// one of two gets a drain request while connections to the sink are refused
     DrainDeadSink,
-    /// SIGTERM while the sink is slow.
+    /// SIGTERM while answers are 400 ms late: everything that was read is inserted by the deadline
     TermSlowSink,
-    /// As `TermSlowSink`, with a queue volume and too little time to insert everything.
+    /// the same with a queue volume and a short deadline: what is not inserted by then is on the volume
     TermSlowSinkVolume,
-    /// SIGTERM while no bytes pass to or from the broker.
+    /// SIGTERM while there is no traffic to or from the broker
     TermSilentBroker,
 }
 
-impl Leave {
-    /// All of them, with a scenario's name and words.
-    pub const ALL: [(Leave, &'static str, &'static str); 5] = [
-        (
-            Leave::Drain,
-            "drain-and-resume",
-            "one of two static members gets a drain and a resume request, also in the middle of the drain",
-        ),
-        (
-            Leave::DrainDeadSink,
-            "drain-dead-sink",
-            "one of two gets a drain request while connections to the sink are refused",
-        ),
-        (
-            Leave::TermSlowSink,
-            "term-slow-sink",
-            "SIGTERM while answers are 400 ms late: everything that was read is inserted by the deadline",
-        ),
-        (
-            Leave::TermSlowSinkVolume,
-            "term-slow-sink-volume",
-            "the same with a queue volume and a short deadline: what is not inserted by then is on the volume",
-        ),
-        (
-            Leave::TermSilentBroker,
-            "term-silent-broker",
-            "SIGTERM while there is no traffic to or from the broker",
-        ),
-    ];
-
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
+impl Family for Leave {
+    fn change(self) -> Value {
         let deadline = match self {
             Leave::TermSlowSink => SHUTDOWN_DEADLINE_SLOW,
             Leave::TermSlowSinkVolume => LEAVE_SOON,
-            Leave::Drain | Leave::DrainDeadSink | Leave::TermSilentBroker => SHUTDOWN_DEADLINE,
+            Leave::DrainAndResume | Leave::DrainDeadSink | Leave::TermSilentBroker => SHUTDOWN_DEADLINE,
         };
         let own = json!({"shutdown": {"deadline": deadline}});
         if self == Leave::TermSlowSinkVolume { merged(&volume::change(false), &own) } else { own }
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come, or a process could not be handled.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         scene.start_gateway(Some("gateway-0"))?;
-        if matches!(self, Leave::Drain | Leave::DrainDeadSink) {
+        if matches!(self, Leave::DrainAndResume | Leave::DrainDeadSink) {
             scene.start_gateway(Some("gateway-1"))?;
         }
         scene.begin_load().await?;
         let since = match self {
-            Leave::Drain => drain(scene).await?,
+            Leave::DrainAndResume => drain(scene).await?,
             Leave::DrainDeadSink => drain_dead_sink(scene).await?,
             Leave::TermSlowSink => term_slow_sink(scene).await?,
             Leave::TermSlowSinkVolume => term_slow_sink_volume(scene).await?,

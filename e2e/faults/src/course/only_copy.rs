@@ -4,12 +4,14 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::volume::{
-    BLOCKS, DRAIN_PATIENCE, LEAVE_PATIENCE, LEAVE_SOON, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS,
-    Volume, as_real, leave_on_volume, run_drain_of,
+    self, BLOCKS, DRAIN_PATIENCE, LEAVE_PATIENCE, LEAVE_SOON, SPANS_AFTER, SPANS_AWAY, SPANS_READ,
+    SPOOL_BLOCKS, as_real, leave_on_volume, run_drain_of,
 };
+use super::{FEW, Family};
 use crate::kafka_front::{self, Leg, Way};
 use crate::kafka_wire::OFFSET_COMMIT;
 use crate::scene::{Expected, PARTITIONS, PATIENCE, Scene};
@@ -32,78 +34,41 @@ pub(super) const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
 pub(super) const MAY_BE_DOUBLED: &str = "sluice_gateway_possible_duplicate_rows_total";
 
 /// The faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(clippy::doc_markdown, reason = "`--list` prints it as it is")]
 pub enum OnlyCopy {
-    /// SIGKILL between the sync of blocks and the commit of their offsets.
-    KillBeforeCommit,
-    /// SIGKILL; another gateway owns the partitions when it comes back.
-    Moved {
-        /// Whether offsets are committed once rows are on the volume.
-        enqueues: bool,
-    },
-    /// One of two gateways gets a drain request, cannot insert its blocks, and is removed. Its volume is drained once the sink is back.
-    ScaledIn {
-        /// Whether offsets are committed once rows are on the volume.
-        enqueues: bool,
-    },
+    /// commit: AfterEnqueue; SIGKILL while blocks are synced and the commit of their offsets is on its way
+    EnqueueKillBeforeCommit,
+    /// SIGKILL while blocks wait on the volume; the gateway comes back when another one has its partitions
+    PodMoved,
+    /// the same with commit: AfterEnqueue
+    PodMovedAfterEnqueue,
+    /// one of two gateways drains while the sink is unreachable, and is removed; `drain` empties its volume
+    ScaleInFullSpool,
+    /// the same with commit: AfterEnqueue
+    ScaleInFullSpoolAfterEnqueue,
 }
 
 impl OnlyCopy {
-    /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(OnlyCopy, &'static str, u32, &'static str); 5] = [
-        (
-            OnlyCopy::KillBeforeCommit,
-            "enqueue-kill-before-commit",
-            u32::MAX,
-            "commit: AfterEnqueue; SIGKILL while blocks are synced and the commit of their offsets is on its way",
-        ),
-        (
-            OnlyCopy::Moved { enqueues: false },
-            "pod-moved",
-            3,
-            "SIGKILL while blocks wait on the volume; the gateway comes back when another one has its partitions",
-        ),
-        (
-            OnlyCopy::Moved { enqueues: true },
-            "pod-moved-after-enqueue",
-            3,
-            "the same with commit: AfterEnqueue",
-        ),
-        (
-            OnlyCopy::ScaledIn { enqueues: false },
-            "scale-in-full-spool",
-            3,
-            "one of two gateways drains while the sink is unreachable, and is removed; `drain` empties its volume",
-        ),
-        (
-            OnlyCopy::ScaledIn { enqueues: true },
-            "scale-in-full-spool-after-enqueue",
-            3,
-            "the same with commit: AfterEnqueue",
-        ),
-    ];
-
+    /// Whether offsets are committed once rows are on the volume.
     fn enqueues(self) -> bool {
-        match self {
-            OnlyCopy::KillBeforeCommit => true,
-            OnlyCopy::Moved { enqueues } | OnlyCopy::ScaledIn { enqueues } => enqueues,
-        }
+        !matches!(self, OnlyCopy::PodMoved | OnlyCopy::ScaleInFullSpool)
+    }
+}
+
+impl Family for OnlyCopy {
+    fn rounds(self) -> u32 {
+        if self == OnlyCopy::EnqueueKillBeforeCommit { u32::MAX } else { FEW }
     }
 
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
-        let commit = if self.enqueues() { "AfterEnqueue" } else { "AfterInsert" };
-        let own = json!({"delivery": {"commit": commit}, "shutdown": {"deadline": LEAVE_SOON}});
-        merged(&Volume::Outage.change(), &own)
+    fn change(self) -> Value {
+        merged(&volume::change(self.enqueues()), &json!({"shutdown": {"deadline": LEAVE_SOON}}))
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         scene.start_gateway(Some("gateway-0"))?;
-        let is_alone = self == OnlyCopy::KillBeforeCommit;
+        let enqueues = self.enqueues();
+        let is_alone = self == OnlyCopy::EnqueueKillBeforeCommit;
         if !is_alone {
             scene.start_gateway(Some("gateway-1"))?;
             let half = f64::from(PARTITIONS) / 2.0;
@@ -114,16 +79,22 @@ impl OnlyCopy {
         // All inserted rows are committed now, so later commits are for blocks on a volume.
         scene.wait_committed(0).await?;
         let played = scene.while_sink_goes(Way::Refused, async |scene| match self {
-            OnlyCopy::KillBeforeCommit => kill_before_commit(scene).await,
-            OnlyCopy::Moved { enqueues } => kill_until_moved(scene, enqueues).await,
-            OnlyCopy::ScaledIn { enqueues } => take_away(scene, enqueues).await,
+            OnlyCopy::EnqueueKillBeforeCommit => kill_before_commit(scene).await,
+            OnlyCopy::PodMoved | OnlyCopy::PodMovedAfterEnqueue => kill_until_moved(scene, enqueues).await,
+            OnlyCopy::ScaleInFullSpool | OnlyCopy::ScaleInFullSpoolAfterEnqueue => {
+                take_away(scene, enqueues).await
+            }
         });
         played.await?;
         let since = Instant::now();
         match self {
-            OnlyCopy::KillBeforeCommit => come_back(scene, since).await,
-            OnlyCopy::Moved { enqueues } => come_back_elsewhere(scene, enqueues, since).await,
-            OnlyCopy::ScaledIn { enqueues } => drain(scene, enqueues, since).await,
+            OnlyCopy::EnqueueKillBeforeCommit => come_back(scene, since).await,
+            OnlyCopy::PodMoved | OnlyCopy::PodMovedAfterEnqueue => {
+                come_back_elsewhere(scene, enqueues, since).await
+            }
+            OnlyCopy::ScaleInFullSpool | OnlyCopy::ScaleInFullSpoolAfterEnqueue => {
+                drain(scene, enqueues, since).await
+            }
         }
     }
 }

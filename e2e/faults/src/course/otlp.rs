@@ -21,10 +21,11 @@ mod outage;
 mod two;
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::clock;
 use super::server::Server;
+use super::{FEW, Family, ONE, clock};
 use crate::failing_disk::FailingDisk;
 use crate::scene::{Expected, PATIENCE, Scene};
 use e2e_fixtures::cluster::Seen;
@@ -36,133 +37,54 @@ use full::Room;
 const MEMORY: &str = "256MiB";
 
 /// The faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Otlp {
-    /// SIGKILL at any moment, many times.
+    /// source.otlp; SIGKILL eight times, at any moment
     Kill,
-    /// SIGKILL at each step from a request to its answer, and of a commit.
+    /// SIGKILL before a record is written, before and after its sync, and the same of a committed offset
     KillInLog,
-    /// SIGKILL at each step of an INSERT.
+    /// SIGKILL before an INSERT, when the server has half of it, and when its answer is on its way
     KillInInsert,
-    /// SIGKILL, and the end of the log is incomplete.
+    /// SIGKILL before a sync, and the last record is cut, has zeros, or is followed by garbage or by half a record
     Torn,
-    /// SIGKILL, and bits of records are flipped.
+    /// SIGKILL, and bits are flipped in records that are inserted, and in two that are not: their requests are lost, and counted
     Damaged,
-    /// The volume is full.
-    Full(Room),
-    /// Writes and syncs of the disk fail.
+    /// the logs have their maximum size while ClickHouse is away: 503 with Retry-After; SIGKILL meanwhile in every other round
+    Full,
+    /// the same when the volume's file system is full
+    FullDevice,
+    /// EIO for syncs and writes of the volume: the gateway exits, and what was not synced had no success
     Eio,
-    /// Reads of the disk fail.
+    /// EIO for reads of a log: the gateway says so and refuses requests until a minute later the log can be read
     EioOfReads,
-    /// A sync takes longer than a request may wait.
+    /// a sync takes longer than 8 s: 503 with Retry-After, and the requests are stored once at the most
     SlowDisk,
-    /// Clients stop in the middle of a request.
+    /// clients stop in headers and bodies, reset connections, or go before their answer; other clients are served
     Half,
-    /// The wall clock jumps.
+    /// the wall clock jumps by an hour, ahead and back, also across a SIGKILL
     Clock,
-    /// A second gateway uses the same volume.
+    /// a second gateway is started on the volume of the first: it says why it ends, and the first goes on
     Two,
-    /// ClickHouse is unreachable, then refuses, then its answers are lost.
+    /// ClickHouse is away, refuses six inserts, and answers to six stored inserts are lost
     Outage,
-    /// ClickHouse does not answer.
+    /// no traffic to or from ClickHouse for longer than the insert's timeout
     Blackhole,
-    /// ClickHouse is killed.
-    ServerKilled,
+    /// SIGKILL of ClickHouse when it has stored an INSERT and its answer is on its way
+    ClickhouseKill,
 }
 
-impl Otlp {
-    /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(Otlp, &'static str, u32, &'static str); 16] = [
-        (Otlp::Kill, "otlp-kill", u32::MAX, "source.otlp; SIGKILL eight times, at any moment"),
-        (
-            Otlp::KillInLog,
-            "otlp-kill-in-log",
-            u32::MAX,
-            "SIGKILL before a record is written, before and after its sync, and the same of a committed offset",
-        ),
-        (
-            Otlp::KillInInsert,
-            "otlp-kill-in-insert",
-            u32::MAX,
-            "SIGKILL before an INSERT, when the server has half of it, and when its answer is on its way",
-        ),
-        (
-            Otlp::Torn,
-            "otlp-torn",
-            u32::MAX,
-            "SIGKILL before a sync, and the last record is cut, has zeros, or is followed by garbage or by half a record",
-        ),
-        (
-            Otlp::Damaged,
-            "otlp-damaged",
-            3,
-            "SIGKILL, and bits are flipped in records that are inserted, and in two that are not: their requests are lost, and counted",
-        ),
-        (
-            Otlp::Full(Room::Bytes),
-            "otlp-full",
-            3,
-            "the logs have their maximum size while ClickHouse is away: 503 with Retry-After; SIGKILL meanwhile in every other round",
-        ),
-        (Otlp::Full(Room::Device), "otlp-full-device", 3, "the same when the volume's file system is full"),
-        (
-            Otlp::Eio,
-            "otlp-eio",
-            3,
-            "EIO for syncs and writes of the volume: the gateway exits, and what was not synced had no success",
-        ),
-        (
-            Otlp::EioOfReads,
-            "otlp-eio-of-reads",
-            1,
-            "EIO for reads of a log: the gateway says so and refuses requests until a minute later the log can be read",
-        ),
-        (
-            Otlp::SlowDisk,
-            "otlp-slow-disk",
-            1,
-            "a sync takes longer than 8 s: 503 with Retry-After, and the requests are stored once at the most",
-        ),
-        (
-            Otlp::Half,
-            "otlp-half",
-            3,
-            "clients stop in headers and bodies, reset connections, or go before their answer; other clients are served",
-        ),
-        (
-            Otlp::Clock,
-            "otlp-clock",
-            3,
-            "the wall clock jumps by an hour, ahead and back, also across a SIGKILL",
-        ),
-        (
-            Otlp::Two,
-            "otlp-two",
-            1,
-            "a second gateway is started on the volume of the first: it says why it ends, and the first goes on",
-        ),
-        (
-            Otlp::Outage,
-            "otlp-outage",
-            3,
-            "ClickHouse is away, refuses six inserts, and answers to six stored inserts are lost",
-        ),
-        (
-            Otlp::Blackhole,
-            "otlp-blackhole",
-            3,
-            "no traffic to or from ClickHouse for longer than the insert's timeout",
-        ),
-        (
-            Otlp::ServerKilled,
-            "otlp-clickhouse-kill",
-            3,
-            "SIGKILL of ClickHouse when it has stored an INSERT and its answer is on its way",
-        ),
-    ];
+impl Family for Otlp {
+    const PREFIX: &'static str = "otlp-";
 
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
+    fn rounds(self) -> u32 {
+        match self {
+            Otlp::Kill | Otlp::KillInLog | Otlp::KillInInsert | Otlp::Torn => u32::MAX,
+            Otlp::EioOfReads | Otlp::SlowDisk | Otlp::Two => ONE,
+            _ => FEW,
+        }
+    }
+
+    fn change(self) -> Value {
         let usual = json!({
             "source": {"kafka": null, "otlp": {"listen": {"http": ANY_PORT}, "deadLetterBytesMax": "2MiB"}},
             "queue": {"mode": "Spill", "maxBytes": "1GiB"},
@@ -173,24 +95,22 @@ impl Otlp {
             Otlp::Torn | Otlp::Damaged | Otlp::Eio | Otlp::EioOfReads => {
                 merged(&usual, &json!({"source": {"otlp": {"logs": 1}}}))
             }
-            Otlp::Full(room) => merged(&usual, &room.change()),
-            Otlp::Blackhole => merged(&usual, &Server::Silent.change()),
+            Otlp::Full => merged(&usual, &Room::Bytes.change()),
+            Otlp::FullDevice => merged(&usual, &Room::Device.change()),
+            Otlp::Blackhole => merged(&usual, &Server::Blackhole.change()),
             _ => usual,
         }
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come, or a process could not be handled.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         match self {
             Otlp::Kill => kill::at_any_moment(scene).await,
             Otlp::KillInLog => kill::in_log(scene).await,
             Otlp::KillInInsert => kill::in_insert(scene).await,
             Otlp::Torn => damage::torn(scene).await,
             Otlp::Damaged => damage::flipped(scene).await,
-            Otlp::Full(room) => room.play(scene).await,
+            Otlp::Full => Room::Bytes.play(scene).await,
+            Otlp::FullDevice => Room::Device.play(scene).await,
             Otlp::Eio => disk::fails(scene).await,
             Otlp::EioOfReads => disk::fails_reads(scene).await,
             Otlp::SlowDisk => disk::slow(scene).await,
@@ -198,8 +118,8 @@ impl Otlp {
             Otlp::Clock => clock::play(scene).await,
             Otlp::Two => two::play(scene).await,
             Otlp::Outage => outage::play(scene).await,
-            Otlp::Blackhole => Server::Silent.play(scene).await,
-            Otlp::ServerKilled => Server::KillAfterCommit.play(scene).await,
+            Otlp::Blackhole => Server::Blackhole.play(scene).await,
+            Otlp::ClickhouseKill => Server::KillAfterCommit.play(scene).await,
         }
     }
 }

@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::volume::{DRAIN_PATIENCE, SPANS_READ, SPOOL_BLOCKS, as_real};
+use super::{Family, ONE};
 use crate::kafka_front::Way;
 use crate::scene::{Expected, INSERTS_BEFORE, SPANS_AFTER, Scene};
 use e2e_fixtures::cluster::Seen;
@@ -23,38 +25,47 @@ const FAILED_IN_DOUBT: &str = "sluice_gateway_insert_failures_total{class=\"in_d
 /// How long a gateway may take to report how much it has read.
 const SAY_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Changes to the usual config of the gateways: blocks of two seconds, so that those of ten minutes fit the volume's index.
-pub fn change() -> Value {
-    json!({
-        "queue": {"mode": "Spill", "maxBytes": "4GiB"},
-        "sink": {"clickhouse": {"insert": {"maxRows": 100_000, "maxInterval": "2s"}}},
-    })
+/// The long outage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LongOutage {
+    /// ClickHouse is unreachable for ten minutes (--outage-s) under a continuous load of 20,000 spans a second
+    VolumeOutageLong,
 }
 
-/// Plays it.
-///
-/// # Errors
-/// When what is waited for does not come.
-pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
-    scene.start_gateway(Some("gateway-0"))?;
-    scene.start_load_of(SPANS_PER_SECOND);
-    scene.wait_inserts(INSERTS_BEFORE).await?;
-    let behind = scene.while_sink_goes(Way::Refused, async |scene| wait_out(scene).await).await?;
-    let since = Instant::now();
-    let rows = scene.wait_metric(0, "sluice_gateway_spool_rows", |rows| rows > 0.0).await?;
-    let recovery = scene.recovered(since).await?;
-    // The load continues while the volume is emptied.
-    scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
-    let drained = since.elapsed().as_secs_f64();
-    scene.wait_acked(SPANS_AFTER).await?;
-    wait_up_with_load(scene).await?;
-    let measures = vec![
-        ("rows on the volume", rows),
-        ("spans not read, at the most", behind),
-        ("volume empty after s", drained),
-        ("rows drained a second", rows / drained),
-    ];
-    Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+impl Family for LongOutage {
+    fn rounds(self) -> u32 {
+        ONE
+    }
+
+    /// Blocks of two seconds, so that those of ten minutes fit the volume's index.
+    fn change(self) -> Value {
+        json!({
+            "queue": {"mode": "Spill", "maxBytes": "4GiB"},
+            "sink": {"clickhouse": {"insert": {"maxRows": 100_000, "maxInterval": "2s"}}},
+        })
+    }
+
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        scene.start_gateway(Some("gateway-0"))?;
+        scene.start_load_of(SPANS_PER_SECOND);
+        scene.wait_inserts(INSERTS_BEFORE).await?;
+        let behind = scene.while_sink_goes(Way::Refused, async |scene| wait_out(scene).await).await?;
+        let since = Instant::now();
+        let rows = scene.wait_metric(0, "sluice_gateway_spool_rows", |rows| rows > 0.0).await?;
+        let recovery = scene.recovered(since).await?;
+        // The load continues while the volume is emptied.
+        scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+        let drained = since.elapsed().as_secs_f64();
+        scene.wait_acked(SPANS_AFTER).await?;
+        wait_up_with_load(scene).await?;
+        let measures = vec![
+            ("rows on the volume", rows),
+            ("spans not read, at the most", behind),
+            ("volume empty after s", drained),
+            ("rows drained a second", rows / drained),
+        ];
+        Ok(Expected { recovery_s: Some(recovery), measures, ..Expected::default() })
+    }
 }
 
 /// Waits until the outage is over; the gateway must read all the time. Returns the largest number of spans that it was behind.

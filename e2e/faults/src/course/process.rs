@@ -3,9 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::leave::{END_MAX, NOT_LEFT};
+use super::rule_change::RuleChange;
+use super::{FEW, Family, MANY, ONE, clock, foreign, format_change};
 use crate::kafka_front::Way;
 use crate::scene::{Expected, INSERTS_BEFORE, PATIENCE, SPANS_AFTER, Scene};
 use crate::sink_front::{Leg, Verdict};
@@ -43,57 +46,78 @@ const SAYS_FENCED: [&str; 3] = [
 ];
 
 /// The faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Process {
-    /// SIGSTOP, and SIGCONT within the session.
-    StopShort,
-    /// SIGSTOP with an INSERT on its way; both continue once another member has taken over.
-    StopLong,
-    /// SIGTERM while the sink refuses connections.
+    /// SIGSTOP for two seconds, shorter than the session timeout
+    StopShorter,
+    /// SIGSTOP until another member has taken over; the INSERT on its way arrives after that
+    StopLonger,
+    /// SIGTERM while connections to the sink are refused: exit code 1, in time
     TermDeadSink,
-    /// Three members come and go.
-    Storm,
-    /// The topic gets more partitions.
+    /// three members leave and come back in turn
+    RebalanceStorm,
+    /// the topic grows from 8 to 12 partitions under load
     PartitionAdded,
-    /// A second process joins as the same member.
+    /// the wall clock jumps by an hour, ahead and back, also between a SIGKILL and the next start
+    ClockJump,
+    /// two members with 3 and 5 messages a range; SIGKILL of each in turn, once its INSERT is stored but not answered
+    RuleChange,
+    /// the same with two versions of the rule, as during a rolling upgrade: 4 and 3 messages a range
+    RuleVersions,
+    /// SIGKILL when the server has stored an INSERT and its answer is on its way; the member comes back with the other insert.format
+    FormatChange,
+    /// while a gateway is down, another client commits four partitions with foreign metadata: é, no text, half a plan, nothing; the gateway
+    /// plans each anew
+    ForeignMetadata,
+    /// a second process joins with the same group.instance.id
     DuplicateMember,
 }
 
-impl Process {
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
+impl Family for Process {
+    fn rounds(self) -> u32 {
+        match self {
+            Process::PartitionAdded => ONE,
+            Process::FormatChange => MANY,
+            _ => FEW,
+        }
+    }
+
+    fn change(self) -> Value {
         match self {
             Process::TermDeadSink => json!({"shutdown": {"deadline": SHUTDOWN_DEADLINE}}),
+            Process::RuleChange => RuleChange::Settings.change(0),
+            Process::RuleVersions => RuleChange::Versions.change(0),
             _ => json!({}),
         }
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come, or a process could not be handled.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        scene.start_under_load((self != Process::Storm).then_some("gateway-0")).await?;
-        let since = match self {
-            Process::StopShort => stop_short(scene).await?,
-            Process::StopLong => stop_long(scene).await?,
-            Process::TermDeadSink => term_dead_sink(scene).await?,
-            Process::Storm => storm(scene).await?,
-            Process::PartitionAdded => partition_added(scene).await?,
-            Process::DuplicateMember => duplicate_member(scene).await?,
-        };
-        scene.recover(since).await
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        match self {
+            Process::StopShorter => stop_shorter(scene).await,
+            Process::StopLonger => stop_longer(scene).await,
+            Process::TermDeadSink => term_dead_sink(scene).await,
+            Process::RebalanceStorm => rebalance_storm(scene).await,
+            Process::PartitionAdded => partition_added(scene).await,
+            Process::ClockJump => clock::play(scene).await,
+            Process::RuleChange => RuleChange::Settings.play(scene).await,
+            Process::RuleVersions => RuleChange::Versions.play(scene).await,
+            Process::FormatChange => format_change::play(scene).await,
+            Process::ForeignMetadata => foreign::play(scene).await,
+            Process::DuplicateMember => duplicate_member(scene).await,
+        }
     }
 }
 
-async fn stop_short(scene: &mut Scene<'_>) -> Result<Instant> {
+async fn stop_shorter(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     scene.gateway(0).signal(Signal::STOP)?;
     scene.wait_acked(SPANS_SHORT).await?;
     scene.gateway(0).signal(Signal::CONT)?;
-    Ok(Instant::now())
+    scene.recover(Instant::now()).await
 }
 
-async fn stop_long(scene: &mut Scene<'_>) -> Result<Instant> {
+async fn stop_longer(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     let gate = scene.stage.servers.sink.gate();
     let caught = gate.trap("insert", |passage| passage.leg == Leg::Head).caught(PATIENCE).await?;
     scene.gateway(0).signal(Signal::STOP)?;
@@ -102,10 +126,11 @@ async fn stop_long(scene: &mut Scene<'_>) -> Result<Instant> {
     // The INSERT from before the stop arrives after the next owner has sent the same range.
     caught.decide(Verdict::Pass);
     scene.gateway(0).signal(Signal::CONT)?;
-    Ok(Instant::now())
+    scene.recover(Instant::now()).await
 }
 
-async fn term_dead_sink(scene: &mut Scene<'_>) -> Result<Instant> {
+async fn term_dead_sink(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     let ended = scene.while_sink_goes(Way::Refused, async |scene| {
         scene.wait_acked(SPANS_SHORT).await?;
         scene.gateway(0).signal(Signal::TERM)?;
@@ -117,10 +142,11 @@ async fn term_dead_sink(scene: &mut Scene<'_>) -> Result<Instant> {
         "it ended with code {code} though nothing could go in, and there is no queue volume"
     );
     scene.start_again(0, Some("gateway-0"))?;
-    Ok(Instant::now())
+    scene.recover(Instant::now()).await
 }
 
-async fn storm(scene: &mut Scene<'_>) -> Result<Instant> {
+async fn rebalance_storm(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_under_load(None).await?;
     for _ in 1..STORM_MEMBERS {
         scene.start_gateway(None)?;
     }
@@ -132,10 +158,11 @@ async fn storm(scene: &mut Scene<'_>) -> Result<Instant> {
         ensure!(code == 0, "a member that was told to end ended with code {code}");
         scene.start_again(leaving, None)?;
     }
-    Ok(Instant::now())
+    scene.recover(Instant::now()).await
 }
 
-async fn partition_added(scene: &mut Scene<'_>) -> Result<Instant> {
+async fn partition_added(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     scene.topic.grow(PARTITIONS_MORE).await?;
     let grown = Instant::now();
     scene.wait_acked(SPANS_AFTER).await?;
@@ -150,10 +177,11 @@ async fn partition_added(scene: &mut Scene<'_>) -> Result<Instant> {
             Ok(Seen::when(is_each, || format!("{committed} partitions")))
         })
         .await?;
-    Ok(grown)
+    scene.recover(grown).await
 }
 
-async fn duplicate_member(scene: &mut Scene<'_>) -> Result<Instant> {
+async fn duplicate_member(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     scene.start_gateway(Some("gateway-0"))?;
     // The group gives the name to the last member that joined; the first one must notice that it lost the name, and exit.
     let code = scene.gateway(0).end_within(PATIENCE).await?;
@@ -165,5 +193,5 @@ async fn duplicate_member(scene: &mut Scene<'_>) -> Result<Instant> {
     ensure!(SAYS_FENCED.iter().all(|part| last.contains(part)), "its last line is: {last}");
     // The member that has the name now continues as if it had been alone.
     ensure!(scene.gateway(1).ended()?.is_none(), "the other one has ended, too");
-    Ok(Instant::now())
+    scene.recover(Instant::now()).await
 }

@@ -3,36 +3,36 @@
 //! Each scenario first waits for a `ConsumerGroupHeartbeat`, so that none passes with the other protocol by mistake.
 
 use anyhow::Result;
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::kill::{self, Step};
+use super::Family;
+use super::kill::Step;
 use super::process::Process;
 use crate::kafka_front::Leg;
 use crate::kafka_wire::CONSUMER_GROUP_HEARTBEAT;
 use crate::scene::{Expected, PATIENCE, Scene};
 
 /// The faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
     /// SIGKILL at a step of a range.
+    #[value(skip)]
     Kill(Step),
-    /// Three members come and go.
+    /// groupProtocol: Consumer, three members leave and come back in turn
     Storm,
-    /// A member is stopped for longer than its session, with an INSERT on its way. Its later commits have an old member epoch.
+    /// groupProtocol: Consumer, SIGSTOP until another member has taken over; the INSERT on its way arrives after that
     Stop,
 }
 
-impl Protocol {
-    /// Changes of the usual config of the gateways.
-    pub fn change() -> Value {
+impl Family for Protocol {
+    const PREFIX: &'static str = "kip-848-";
+
+    fn change(self) -> Value {
         json!({"source": {"kafka": {"groupProtocol": "Consumer"}}})
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come, or a process could not be handled.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         let wanted = |api: i16, leg: Leg| api == CONSUMER_GROUP_HEARTBEAT && leg == Leg::Asked;
         let gate = scene.stage.servers.kafka_gate();
         let heartbeat = gate
@@ -40,9 +40,9 @@ impl Protocol {
         let (played, seen) = tokio::join!(
             async {
                 match self {
-                    Protocol::Kill(step) => kill::play(scene, step).await,
-                    Protocol::Storm => Process::Storm.play(scene).await,
-                    Protocol::Stop => Process::StopLong.play(scene).await,
+                    Protocol::Kill(step) => step.play(scene).await,
+                    Protocol::Storm => Process::RebalanceStorm.play(scene).await,
+                    Protocol::Stop => Process::StopLonger.play(scene).await,
                 }
             },
             // Dropping the caught request forwards it.

@@ -6,7 +6,9 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use clap::ValueEnum;
 
+use super::Family;
 use crate::gate::Rule;
 use crate::scene::{Expected, Scene};
 use crate::sink_front::{Answer, Leg, Passage, Verdict};
@@ -27,41 +29,53 @@ const SPANS_REFUSED: u64 = 25_000;
 const TRIES_OF_INSERTS_MAX: f64 = 0.5;
 
 /// The answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Refusal {
-    /// `MEMORY_LIMIT_EXCEEDED`.
+    /// inserts are refused with 241, memory limit: the gateway sends less often
+    #[value(name = "refuse-241")]
     Memory,
-    /// `TOO_MANY_PARTS` of a partition.
+    /// six are refused with 252, too many parts in a partition
+    #[value(name = "refuse-252-parts")]
     Parts,
-    /// `TOO_MANY_PARTS` of the table.
+    /// with 252, too many parts in total, until the gateway reports that blocks wait for the server
+    #[value(name = "refuse-252-total")]
     PartsInTotal,
-    /// `TOO_MANY_PARTS` for too many partitions in one block.
+    /// with 252, too many partitions in one block
+    #[value(name = "refuse-252-block")]
     PartitionsInBlock,
-    /// `TOO_MANY_SIMULTANEOUS_QUERIES`.
+    /// with 202, too many queries: the gateway sends less often
+    #[value(name = "refuse-202")]
     Queries,
-    /// `TABLE_IS_READ_ONLY`.
+    /// with 242, a table that is read-only
+    #[value(name = "refuse-242")]
     ReadOnly,
-    /// `UNKNOWN_STATUS_OF_INSERT`, after the rows were stored.
+    /// with 319, unknown status; the rows are stored
+    #[value(name = "refuse-319-stored")]
     UnknownStatus,
-    /// `TIMEOUT_EXCEEDED`, before the rows were stored.
+    /// with 159, timeout; the rows are not stored
+    #[value(name = "refuse-159")]
     Timeout,
-    /// `TIMEOUT_EXCEEDED`, after the rows were stored.
+    /// with 159, timeout; the rows are stored
+    #[value(name = "refuse-159-stored")]
     TimeoutStored,
-    /// `KEEPER_EXCEPTION`, before the rows were stored.
+    /// with 999, Keeper; the rows are not stored
+    #[value(name = "refuse-999")]
     Keeper,
-    /// `KEEPER_EXCEPTION`, after the rows were stored.
+    /// with 999, Keeper; the rows are stored
+    #[value(name = "refuse-999-stored")]
     KeeperStored,
-    /// A proxy's 502, after the rows were stored.
-    BadGateway,
-    /// Connections are reset before the rows were stored.
-    ResetHead,
-    ResetMiddle,
-    /// Connections are reset after the rows were stored.
-    ResetStored,
-    /// The server gets half of the body, and the gateway gets a proxy's 502.
+    /// a proxy answers 502; the rows are stored
+    BadGatewayAfterCommit,
+    /// connections are reset before the first byte arrives
+    ResetBeforeSend,
+    /// connections are reset when the server has half
+    ResetInTheMiddle,
+    /// connections are reset when the rows are stored
+    ResetAfterCommit,
+    /// the server gets half of the body, and a proxy answers 502
     Truncated,
-    /// A proxy answers 200 itself, and forwards nothing.
-    OkFromProxy,
+    /// a proxy answers 200 without forwarding, until the gateway reports that blocks wait for the network
+    OkFromAProxy,
 }
 
 /// What a gateway must do while the fault lasts, beside sending again.
@@ -76,43 +90,10 @@ enum Duty {
 }
 
 impl Refusal {
-    /// All of them, with a scenario's name and words.
-    pub const ALL: [(Refusal, &'static str, &'static str); 17] = [
-        (
-            Refusal::Memory,
-            "refuse-241",
-            "inserts are refused with 241, memory limit: the gateway sends less often",
-        ),
-        (Refusal::Parts, "refuse-252-parts", "six are refused with 252, too many parts in a partition"),
-        (
-            Refusal::PartsInTotal,
-            "refuse-252-total",
-            "with 252, too many parts in total, until the gateway reports that blocks wait for the server",
-        ),
-        (Refusal::PartitionsInBlock, "refuse-252-block", "with 252, too many partitions in one block"),
-        (Refusal::Queries, "refuse-202", "with 202, too many queries: the gateway sends less often"),
-        (Refusal::ReadOnly, "refuse-242", "with 242, a table that is read-only"),
-        (Refusal::UnknownStatus, "refuse-319-stored", "with 319, unknown status; the rows are stored"),
-        (Refusal::Timeout, "refuse-159", "with 159, timeout; the rows are not stored"),
-        (Refusal::TimeoutStored, "refuse-159-stored", "with 159, timeout; the rows are stored"),
-        (Refusal::Keeper, "refuse-999", "with 999, Keeper; the rows are not stored"),
-        (Refusal::KeeperStored, "refuse-999-stored", "with 999, Keeper; the rows are stored"),
-        (Refusal::BadGateway, "bad-gateway-after-commit", "a proxy answers 502; the rows are stored"),
-        (Refusal::ResetHead, "reset-before-send", "connections are reset before the first byte arrives"),
-        (Refusal::ResetMiddle, "reset-in-the-middle", "connections are reset when the server has half"),
-        (Refusal::ResetStored, "reset-after-commit", "connections are reset when the rows are stored"),
-        (Refusal::Truncated, "truncated", "the server gets half of the body, and a proxy answers 502"),
-        (
-            Refusal::OkFromProxy,
-            "ok-from-a-proxy",
-            "a proxy answers 200 without forwarding, until the gateway reports that blocks wait for the network",
-        ),
-    ];
-
     fn duty(self) -> Duty {
         match self {
             Refusal::PartsInTotal => Duty::Name("server"),
-            Refusal::OkFromProxy => Duty::Name("network"),
+            Refusal::OkFromAProxy => Duty::Name("network"),
             Refusal::Memory | Refusal::Queries => Duty::Slow,
             _ => Duty::None,
         }
@@ -121,12 +102,12 @@ impl Refusal {
     /// The step at which the answer is given, and the answer.
     fn verdict(self) -> (Leg, Verdict) {
         let (leg, answer) = match self {
-            Refusal::ResetHead => return (Leg::Head, Verdict::Reset),
-            Refusal::ResetMiddle => return (Leg::Middle, Verdict::Reset),
-            Refusal::ResetStored => return (Leg::Answered, Verdict::Reset),
+            Refusal::ResetBeforeSend => return (Leg::Head, Verdict::Reset),
+            Refusal::ResetInTheMiddle => return (Leg::Middle, Verdict::Reset),
+            Refusal::ResetAfterCommit => return (Leg::Answered, Verdict::Reset),
             Refusal::Truncated => (Leg::Middle, bad_gateway()),
-            Refusal::BadGateway => (Leg::Answered, bad_gateway()),
-            Refusal::OkFromProxy => (Leg::Head, Answer { status: 200, code: None, text: String::new() }),
+            Refusal::BadGatewayAfterCommit => (Leg::Answered, bad_gateway()),
+            Refusal::OkFromAProxy => (Leg::Head, Answer { status: 200, code: None, text: String::new() }),
             Refusal::UnknownStatus | Refusal::TimeoutStored | Refusal::KeeperStored => {
                 (Leg::Answered, self.exception())
             }
@@ -179,18 +160,16 @@ fn bad_gateway() -> Answer {
     Answer { status: 502, code: None, text: "<html><h1>502 Bad Gateway</h1></html>".to_owned() }
 }
 
-/// Plays it.
-///
-/// # Errors
-/// When too few inserts came to be refused, the gateway does not do its duty, or a process could not be handled.
-pub async fn play(scene: &mut Scene<'_>, refusal: Refusal) -> Result<Expected> {
-    scene.start_under_load(Some("gateway-0")).await?;
-    let (over, measures) = match refusal.duty() {
-        Duty::None => refuse_some(scene, refusal).await?,
-        Duty::Name(actor) => refuse_until_named(scene, refusal, actor).await?,
-        Duty::Slow => refuse_for_a_while(scene, refusal).await?,
-    };
-    Ok(Expected { measures, ..scene.recover(over).await? })
+impl Family for Refusal {
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        scene.start_under_load(Some("gateway-0")).await?;
+        let (over, measures) = match self.duty() {
+            Duty::None => refuse_some(scene, self).await?,
+            Duty::Name(actor) => refuse_until_named(scene, self, actor).await?,
+            Duty::Slow => refuse_for_a_while(scene, self).await?,
+        };
+        Ok(Expected { measures, ..scene.recover(over).await? })
+    }
 }
 
 /// From now on, `times` inserts are refused.

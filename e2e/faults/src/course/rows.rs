@@ -8,15 +8,16 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 
+use super::{FEW, Family};
 use crate::kafka_front;
 use crate::kafka_wire::OFFSET_COMMIT;
-use crate::scenario::FEW;
 use crate::scene::{Expected, SPANS_AFTER, Scene};
 use crate::sink_front::{self, Answer, Verdict};
 use e2e_fixtures::produce::Topic;
@@ -54,68 +55,38 @@ const SETTLE_PATIENCE: Duration = Duration::from_mins(6);
 const READ_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Rows {
-    /// Rows are refused.
+    /// a constraint refuses one span of 6,007: these become dead letters, all others are inserted
+    #[value(name = "refused-rows")]
     Refused,
-    /// The gateway is killed while it looks for refused rows.
+    /// SIGKILL while a block is sent in parts to find them: around each level's commit, around an INSERT
+    #[value(name = "refused-rows-kill")]
     RefusedKill,
-    /// Blocks are too large.
-    TooLarge,
-    /// Rows are refused, there is no dead-letter topic, and the gateway skips them.
+    /// the same rows without a dead-letter topic, onMissing: Skip: they are skipped and counted
+    #[value(name = "refused-rows-skipped")]
     Skipped,
-    /// Rows are refused and there is no dead-letter topic. They block only their own partition, until the topic exists.
+    /// refused rows of one partition without a dead-letter topic, onMissing: Stop: only it waits, also across a SIGKILL, and continues
+    #[value(name = "refused-rows-stop")]
     Stops,
+    /// blocks above 12 KiB are refused with 252, too many partitions in one block
+    #[value(name = "block-too-large-splits")]
+    TooLarge,
 }
 
-impl Rows {
-    /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(Rows, &'static str, u32, &'static str); 5] = [
-        (
-            Rows::Refused,
-            "refused-rows",
-            FEW,
-            "a constraint refuses one span of 6,007: these become dead letters, all others are inserted",
-        ),
-        (
-            Rows::RefusedKill,
-            "refused-rows-kill",
-            u32::MAX,
-            "SIGKILL while a block is sent in parts to find them: around each level's commit, around an INSERT",
-        ),
-        (
-            Rows::Skipped,
-            "refused-rows-skipped",
-            FEW,
-            "the same rows without a dead-letter topic, onMissing: Skip: they are skipped and counted",
-        ),
-        (
-            Rows::Stops,
-            "refused-rows-stop",
-            FEW,
-            "refused rows of one partition without a dead-letter topic, onMissing: Stop: only it waits, also across a SIGKILL, and continues",
-        ),
-        (
-            Rows::TooLarge,
-            "block-too-large-splits",
-            FEW,
-            "blocks above 12 KiB are refused with 252, too many partitions in one block",
-        ),
-    ];
+impl Family for Rows {
+    fn rounds(self) -> u32 {
+        if self == Rows::RefusedKill { u32::MAX } else { FEW }
+    }
 
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
+    fn change(self) -> Value {
         match self {
             Rows::Skipped => json!({"delivery": {"deadLetter": {"onMissing": "Skip"}}}),
             Rows::Refused | Rows::RefusedKill | Rows::TooLarge | Rows::Stops => json!({}),
         }
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When a step is not seen, a letter is missing or one too many, or a process could not be handled.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         match self {
             Rows::Refused => {
                 ANYWHERE.add(scene).await?;

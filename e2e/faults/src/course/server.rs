@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::only_copy::MAY_BE_DOUBLED;
+use super::{FEW, Family, MANY, ONE, failover, server_changed, shard_added, shard_audit, zone_changed};
 use crate::gate::Caught;
 use crate::kafka_front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
@@ -31,120 +33,126 @@ pub(super) const AT_LEAST_ONCE: &str =
 const SAYS_SHORT: &str = "reasons=\"window_short\"";
 
 /// The faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Server {
-    /// SIGKILL when it has half of an INSERT, and a restart.
+    /// SIGKILL of ClickHouse when it has half of an INSERT
+    #[value(name = "clickhouse-kill-in-insert")]
     KillInInsert,
-    /// SIGKILL when it has stored an INSERT and its answer is on its way.
+    /// SIGKILL of ClickHouse when it has stored an INSERT and its answer is on its way
+    #[value(name = "clickhouse-kill-after-commit")]
     KillAfterCommit,
-    /// Answers are 20 s late; the gateway waits longer than that.
+    /// four answers are 20 s late, within the insert's timeout
     Slow,
-    /// The gateway waits for less time and sends again.
+    /// four answers are 20 s late, over the insert's timeout
     SlowOverTimeout,
-    /// No bytes pass, for longer than the gateway waits for an insert.
-    Silent,
-    /// The server remembers few tokens, and forgets that of an INSERT before the gateway would send it again.
+    /// no traffic to or from ClickHouse for longer than the insert's timeout
+    Blackhole,
+    /// the table remembers four tokens, and has forgotten that of a stored INSERT whose answer was lost: the gateway asks the server's log
     WindowShort,
-    /// As `WindowShort`, and the server has also lost the logs that show that it has stored the INSERT.
+    /// the same, but the server has lost its logs: the rows are doubled, and counted as possible duplicates
     WindowShortUntold,
-    /// The gateway sends an INSERT again after the server has forgotten its token, which the gateway cannot know.
+    /// an INSERT is sent again after its token was forgotten, which the gateway cannot know: its rows are doubled
     PastWindow,
+    /// SIGKILL when the server has stored an INSERT and its answer is on its way; the member comes back with a second shard
+    ShardAdded,
+    /// SIGKILL when the server has stored an INSERT; the member comes back with another server: its rows are doubled, and said to be
+    #[value(name = "server-changed")]
+    Changed,
+    /// rows of three messages vanish from one of two shards, others are on both: audit reports them; 300 spans are lost, 100 doubled
+    ShardRowsVanish,
+    /// one of two endpoints fails during an INSERT, stored or not: the gateway sends it to the other with the same token
+    ReplicaFailsOver,
+    /// the server comes back without its logs in another time zone, on which the table's partitions depend: rows are doubled, and counted
+    ZoneChanged,
 }
 
-impl Server {
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
+impl Family for Server {
+    fn rounds(self) -> u32 {
+        match self {
+            Server::KillInInsert | Server::KillAfterCommit => MANY,
+            Server::Slow | Server::SlowOverTimeout => ONE,
+            _ => FEW,
+        }
+    }
+
+    fn change(self) -> Value {
         let timeout = match self {
             // Answers are delayed for this long, or until the server has forgotten the token.
             Server::Slow | Server::WindowShortUntold => "30s",
-            Server::Silent => "3s",
+            Server::Blackhole => "3s",
+            Server::ZoneChanged => return zone_changed::change(),
             _ => return json!({}),
         };
         json!({"sink": {"clickhouse": {"insert": {"timeout": timeout}}}})
     }
 
-    /// Whether INSERTs stay without an answer for longer than the gateway waits for one.
-    fn leaves_doubt(self) -> bool {
-        matches!(self, Server::SlowOverTimeout | Server::Silent)
-    }
-
-    /// Whether the server remembers few tokens.
-    fn forgets_soon(self) -> bool {
-        matches!(self, Server::WindowShort | Server::WindowShortUntold)
-    }
-
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come, or the server could not be handled.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        if self.forgets_soon() {
-            scene.remember_tokens(WINDOW_SHORT).await?;
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        match self {
+            Server::KillInInsert => kill_at(scene, Leg::Middle).await,
+            Server::KillAfterCommit => kill_at(scene, Leg::Answered).await,
+            Server::Slow => slow(scene, false).await,
+            Server::SlowOverTimeout => slow(scene, true).await,
+            Server::Blackhole => blackhole(scene).await,
+            Server::WindowShort => window_short(scene, false).await,
+            Server::WindowShortUntold => window_short(scene, true).await,
+            Server::PastWindow => past_window(scene).await,
+            Server::ShardAdded => shard_added::play(scene).await,
+            Server::Changed => server_changed::play(scene).await,
+            Server::ShardRowsVanish => shard_audit::play(scene).await,
+            Server::ReplicaFailsOver => failover::play(scene).await,
+            Server::ZoneChanged => zone_changed::play(scene).await,
         }
-        scene.start_under_load(Some("gateway-0")).await?;
-        let mut doubled = 0;
-        let since = match self {
-            Server::KillInInsert => kill_at(scene, Leg::Middle).await?,
-            Server::KillAfterCommit => kill_at(scene, Leg::Answered).await?,
-            Server::Slow | Server::SlowOverTimeout => slow(scene, self.leaves_doubt()).await?,
-            Server::Silent => silent(scene).await?,
-            Server::WindowShort | Server::WindowShortUntold => {
-                doubled = window_short(scene, self == Server::WindowShortUntold).await?;
-                Instant::now()
-            }
-            Server::PastWindow => {
-                doubled = past_window(scene).await?;
-                Instant::now()
-            }
-        };
-        let expected = scene.recover(since).await?;
-        if self.leaves_doubt() {
-            scene.wait_doubt(0, false).await?;
-        }
-        if self.forgets_soon() {
-            // It has asked the server about the INSERT, and has got an answer or none.
-            scene.ensure_doubles_told(0, MAY_BE_DOUBLED).await?;
-            scene.wait_metric(0, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
-        }
-        Ok(Expected { doubled, ..expected })
     }
 }
 
-async fn kill_at(scene: &Scene<'_>, leg: Leg) -> Result<Instant> {
+async fn kill_at(scene: &mut Scene<'_>, leg: Leg) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     let servers = &scene.stage.servers;
     let caught =
         servers.sink.gate().trap("insert", move |passage| passage.leg == leg).caught(PATIENCE).await?;
     servers.kill_clickhouse().await?;
     caught.decide(Verdict::Reset);
     servers.start_clickhouse().await?;
-    Ok(Instant::now())
+    scene.recover(Instant::now()).await
 }
 
-/// If that leaves doubt, the gateway reports it before it retries the last of them.
-async fn slow(scene: &mut Scene<'_>, leaves_doubt: bool) -> Result<Instant> {
+/// If that leaves doubt, because the gateway does not wait so long, the gateway reports it before it retries the last of them.
+async fn slow(scene: &mut Scene<'_>, leaves_doubt: bool) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     let gate = scene.stage.servers.sink.gate();
     let rule = gate.rule(SLOW_TIMES, Verdict::Late(SLOW), |passage| passage.leg == Leg::Answered);
     scene.wait_applied("slow inserts", &rule, SLOW_TIMES).await?;
+    drop(rule);
     let since = Instant::now();
     if leaves_doubt {
         scene.wait_doubt(0, true).await?;
     }
-    Ok(since)
+    let expected = scene.recover(since).await?;
+    if leaves_doubt {
+        scene.wait_doubt(0, false).await?;
+    }
+    Ok(expected)
 }
 
 /// Lasts until the gateway has reported the INSERTs in doubt.
-async fn silent(scene: &mut Scene<'_>) -> Result<Instant> {
+async fn blackhole(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     let waited = scene.while_sink_goes(Way::Blackhole, async |scene| {
         scene.wait_acked(SPANS_SILENT).await?;
         scene.wait_doubt(0, true).await
     });
-    waited.await.map(|()| Instant::now())
+    waited.await?;
+    let expected = scene.recover(Instant::now()).await?;
+    scene.wait_doubt(0, false).await?;
+    Ok(expected)
 }
 
 /// The answer to a stored INSERT is lost. The server takes so many others before the next try that it has forgotten the token. The gateway
-/// has reported that it does not rely on so short a window, and does not send the INSERT again before it has asked the server. Returns the
-/// rows that the server must then have twice: none, unless it has lost its logs and cannot answer.
-async fn window_short(scene: &mut Scene<'_>, loses_logs: bool) -> Result<u64> {
+/// has reported that it does not rely on so short a window, and does not send the INSERT again before it has asked the server. The server then
+/// has no row twice, unless it has lost its logs and cannot answer.
+async fn window_short(scene: &mut Scene<'_>, loses_logs: bool) -> Result<Expected> {
+    scene.remember_tokens(WINDOW_SHORT).await?;
+    scene.start_under_load(Some("gateway-0")).await?;
     scene.wait_logged(SAYS_SHORT).await?;
     let caught = stored_insert(scene).await?;
     scene.wait_inserts(2 * WINDOW_SHORT).await?;
@@ -154,17 +162,21 @@ async fn window_short(scene: &mut Scene<'_>, loses_logs: bool) -> Result<u64> {
         doubled = caught.passage.written_rows;
     }
     caught.decide(Verdict::Reset);
-    Ok(doubled)
+    let expected = scene.recover(Instant::now()).await?;
+    // It has asked the server about the INSERT, and has got an answer or none.
+    scene.ensure_doubles_told(0, MAY_BE_DOUBLED).await?;
+    scene.wait_metric(0, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
+    Ok(Expected { doubled, ..expected })
 }
 
-/// The answer to a stored INSERT is lost, and the server forgets all tokens before the next try. Returns the rows that it must then have
-/// twice.
-async fn past_window(scene: &mut Scene<'_>) -> Result<u64> {
+/// The answer to a stored INSERT is lost, and the server forgets all tokens before the next try. The server must then have its rows twice.
+async fn past_window(scene: &mut Scene<'_>) -> Result<Expected> {
+    scene.start_under_load(Some("gateway-0")).await?;
     let caught = stored_insert(scene).await?;
-    let rows = caught.passage.written_rows;
+    let doubled = caught.passage.written_rows;
     scene.forget_tokens().await?;
     caught.decide(Verdict::Reset);
-    Ok(rows)
+    Ok(Expected { doubled, ..scene.recover(Instant::now()).await? })
 }
 
 pub(super) async fn stored_insert(scene: &Scene<'_>) -> Result<Caught<Passage, Verdict>> {

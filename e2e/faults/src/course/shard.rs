@@ -4,8 +4,10 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::Family;
 use super::only_copy::{MAY_BE_DOUBLED, wait_enqueued};
 use super::spooled::{self, REFUSED, SMALL_KIB};
 use super::volume::{self, BLOCKS, DRAIN_PATIENCE, SPOOL_BLOCKS, as_real, read_all};
@@ -24,94 +26,68 @@ const INSERTS_OF_OTHER: u64 = 24;
 const MEMORY: &str = "161MiB";
 
 /// Where blocks of the lost shard wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(clippy::doc_markdown, reason = "`--list` prints it as it is")]
 pub enum Lost {
-    /// In memory: there is no queue volume.
-    InMemory,
-    /// On a queue volume.
-    OnVolume,
-    /// On a queue volume until it is full.
-    OnFullVolume,
-    /// On a queue volume that has the only copy of them, and of blocks of the other shard.
+    /// SIGKILL of one of two shards, and of the gateway while the shard is down; the other shard continues
+    AndBack,
+    /// the same with a queue volume, where the blocks of the lost shard wait
+    Spilled,
+    /// the same, and they fill it: the other shard continues
+    VolumeFull,
+    /// commit: AfterEnqueue; both shards and the gateway are lost; one shard comes back first, and gets all only copies of its rows
     OnlyCopies,
 }
 
-impl Lost {
-    /// All of them, with a scenario's name and words.
-    pub const ALL: [(Lost, &'static str, &'static str); 4] = [
-        (
-            Lost::InMemory,
-            "shard-lost-and-back",
-            "SIGKILL of one of two shards, and of the gateway while the shard is down; the other shard continues",
-        ),
-        (
-            Lost::OnVolume,
-            "shard-lost-spilled",
-            "the same with a queue volume, where the blocks of the lost shard wait",
-        ),
-        (
-            Lost::OnFullVolume,
-            "shard-lost-volume-full",
-            "the same, and they fill it: the other shard continues",
-        ),
-        (
-            Lost::OnlyCopies,
-            "shard-lost-only-copies",
-            "commit: AfterEnqueue; both shards and the gateway are lost; one shard comes back first, and gets all only copies of its rows",
-        ),
-    ];
+impl Family for Lost {
+    const PREFIX: &'static str = "shard-lost-";
 
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
-        if self == Lost::InMemory {
+    fn change(self) -> Value {
+        if self == Lost::AndBack {
             return json!({});
         }
         let mut change = volume::change(self == Lost::OnlyCopies);
         change["memory"]["limit"] = json!(MEMORY);
         change
     }
-}
 
-/// Plays it.
-///
-/// # Errors
-/// When what is waited for does not come, or a server could not be handled.
-pub async fn play(scene: &mut Scene<'_>, lost: Lost) -> Result<Expected> {
-    scene.open_second_shard().await?;
-    if lost == Lost::OnFullVolume {
-        scene.mount_volume(0, SMALL_KIB)?;
-    }
-    scene.write_to_both_shards()?;
-    scene.start_under_load(Some("gateway-0")).await?;
-    let database = scene.database.name().to_owned();
-    ensure!(scene.second_shard()?.rows(&database).await? > 0, "nothing goes to the second shard");
-    if lost == Lost::OnlyCopies {
-        return only_copies(scene).await;
-    }
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        scene.open_second_shard().await?;
+        if self == Lost::VolumeFull {
+            scene.mount_volume(0, SMALL_KIB)?;
+        }
+        scene.write_to_both_shards()?;
+        scene.start_under_load(Some("gateway-0")).await?;
+        let database = scene.database.name().to_owned();
+        ensure!(scene.second_shard()?.rows(&database).await? > 0, "nothing goes to the second shard");
+        if self == Lost::OnlyCopies {
+            return only_copies(scene).await;
+        }
 
-    scene.second_shard()?.kill().await?;
-    scene.wait_acked(SPANS_LOST / 2).await?;
-    if lost != Lost::InMemory {
-        scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
-    }
-    ensure_none_may_be_doubled(scene).await?;
-    // Its successor finds ranges in flight for a shard that it cannot reach, and blocks for that shard on its volume.
-    scene.restart(0).await?;
-    scene.wait_acked(SPANS_LOST / 2).await?;
-    if lost == Lost::OnFullVolume {
-        scene.wait_metric(0, REFUSED, |blocks| blocks > 0.0).await?;
-    }
-    scene.wait_inserts(INSERTS_OF_OTHER).await?;
+        scene.second_shard()?.kill().await?;
+        scene.wait_acked(SPANS_LOST / 2).await?;
+        if self != Lost::AndBack {
+            scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
+        }
+        ensure_none_may_be_doubled(scene).await?;
+        // Its successor finds ranges in flight for a shard that it cannot reach, and blocks for that shard on its volume.
+        scene.restart(0).await?;
+        scene.wait_acked(SPANS_LOST / 2).await?;
+        if self == Lost::VolumeFull {
+            scene.wait_metric(0, REFUSED, |blocks| blocks > 0.0).await?;
+        }
+        scene.wait_inserts(INSERTS_OF_OTHER).await?;
 
-    scene.second_shard()?.begin().await?;
-    let expected = scene.recover(Instant::now()).await?;
-    if lost != Lost::InMemory {
-        scene.stop_load().await?;
-        scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+        scene.second_shard()?.begin().await?;
+        let expected = scene.recover(Instant::now()).await?;
+        if self != Lost::AndBack {
+            scene.stop_load().await?;
+            scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+        }
+        // The other shard knows its tokens all the time, and this shard knows them once it is reachable again.
+        ensure_none_may_be_doubled(scene).await?;
+        Ok(expected)
     }
-    // The other shard knows its tokens all the time, and this shard knows them once it is reachable again.
-    ensure_none_may_be_doubled(scene).await?;
-    Ok(expected)
 }
 
 async fn ensure_none_may_be_doubled(scene: &mut Scene<'_>) -> Result<()> {

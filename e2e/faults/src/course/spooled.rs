@@ -12,6 +12,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::broker::MESSAGES_LOST;
@@ -22,6 +23,7 @@ use super::volume::{
     self, DRAIN_PATIENCE, LEAVE_PATIENCE, SPANS_AFTER, SPANS_AWAY, SPANS_READ, SPOOL_BLOCKS, as_real,
     leave_on_volume, lose_volume, read_all,
 };
+use super::{FEW, Family};
 use crate::gate::Caught;
 use crate::kafka_front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
@@ -51,65 +53,38 @@ const STANDS_STILL: Duration = Duration::from_secs(3);
 const FILL_PATIENCE: Duration = Duration::from_mins(4);
 
 /// The faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Spooled {
-    /// The volume is lost.
+    /// SIGKILL, and the volume is lost; Kafka has everything
     Lost,
-    /// Its file system is full.
+    /// the volume's file system is full: the gateway stops reading; SIGKILL meanwhile in every other round
     FullDevice,
-    /// It has reached `queue.maxBytes`.
+    /// the same when queue.maxBytes is reached
     FullBytes,
-    /// Kafka has deleted the messages of the blocks on it.
+    /// SIGKILL or SIGTERM, and Kafka deletes the messages of all blocks on the volume
     RetentionPasses,
-    /// As `RetentionPasses`, and another gateway has committed later offsets before this one comes back.
-    OvertakenBehind,
-    /// The server no longer knows the token of a block that it has stored.
+    /// the same while the volume's gateway is down: another one owns its partitions, and has committed later offsets when it comes back
+    RetentionPassesBehind,
+    /// an INSERT is stored, its answer lost, its block goes to the volume, and its token is forgotten: its rows are doubled; SIGKILL
+    /// meanwhile in every other round
     PastWindow,
-    /// As `PastWindow`, and the gateway knows it; the server has also lost the logs that show that it has the block.
+    /// the same with a table that remembers four tokens, and a server that has lost its logs: the rows are doubled, and counted as possible
+    /// duplicates
     WindowShortUntold,
 }
 
-impl Spooled {
-    /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(Spooled, &'static str, u32, &'static str); 7] = [
-        (Spooled::Lost, "volume-lost", u32::MAX, "SIGKILL, and the volume is lost; Kafka has everything"),
-        (
-            Spooled::FullDevice,
-            "volume-full-device",
-            3,
-            "the volume's file system is full: the gateway stops reading; SIGKILL meanwhile in every other round",
-        ),
-        (Spooled::FullBytes, "volume-full-bytes", 3, "the same when queue.maxBytes is reached"),
-        (
-            Spooled::RetentionPasses,
-            "volume-retention-passes",
-            u32::MAX,
-            "SIGKILL or SIGTERM, and Kafka deletes the messages of all blocks on the volume",
-        ),
-        (
-            Spooled::OvertakenBehind,
-            "volume-retention-passes-behind",
-            u32::MAX,
-            "the same while the volume's gateway is down: another one owns its partitions, and has committed later offsets when it comes back",
-        ),
-        (
-            Spooled::PastWindow,
-            "volume-past-window",
-            4,
-            "an INSERT is stored, its answer lost, its block goes to the volume, and its token is forgotten: its rows are doubled; \
-             SIGKILL meanwhile in every other round",
-        ),
-        (
-            Spooled::WindowShortUntold,
-            "volume-window-short-untold",
-            3,
-            "the same with a table that remembers four tokens, and a server that has lost its logs: the rows are doubled, and counted as \
-             possible duplicates",
-        ),
-    ];
+impl Family for Spooled {
+    const PREFIX: &'static str = "volume-";
 
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
+    fn rounds(self) -> u32 {
+        match self {
+            Spooled::Lost | Spooled::RetentionPasses | Spooled::RetentionPassesBehind => u32::MAX,
+            Spooled::PastWindow => 4,
+            Spooled::FullDevice | Spooled::FullBytes | Spooled::WindowShortUntold => FEW,
+        }
+    }
+
+    fn change(self) -> Value {
         let mut change = volume::change(false);
         match self {
             // 3 s before the deadline, all blocks go to the volume.
@@ -126,23 +101,21 @@ impl Spooled {
         change
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         let outcome = match self {
             Spooled::Lost => lose(scene).await,
             Spooled::FullDevice | Spooled::FullBytes => self.fill(scene).await,
             Spooled::RetentionPasses => forget_messages(scene).await,
-            Spooled::OvertakenBehind => forget_messages_behind(scene).await,
+            Spooled::RetentionPassesBehind => forget_messages_behind(scene).await,
             Spooled::PastWindow => forget_token(scene).await,
             Spooled::WindowShortUntold => forget_everything(scene).await,
         };
         scene.stage.servers.sink.go(Way::Open);
         outcome
     }
+}
 
+impl Spooled {
     /// Waits until there is no room for more, in memory or on the volume.
     async fn fill(self, scene: &mut Scene<'_>) -> Result<Expected> {
         let spans = if self == Spooled::FullDevice {

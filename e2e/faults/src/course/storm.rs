@@ -27,42 +27,31 @@ const LETTERS_PATIENCE: Duration = Duration::from_mins(3);
 /// The metric of stored dead letters.
 const LETTERS: &str = "sluice_gateway_dead_letters_total";
 
-/// The faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Storm {
-    /// No other fault.
-    Alone,
-    /// SIGKILL in the middle of the letters.
-    Killed,
-}
-
-impl Storm {
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When a letter is missing, or in the wrong place, or what is waited for does not come.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        let places = send_all(scene).await?;
-        let letters = count(places.len());
-        scene.start_gateway(Some("gateway-0"))?;
-        let first = scene.wait_metric(0, LETTERS, |count| count > 0.0).await?;
-        let began = Instant::now();
-        if self == Storm::Killed {
-            scene.wait_metric(0, LETTERS, |count| count > letters / 4.0).await?;
-            scene.restart(0).await?;
-            scene.wait_committed_within(0, LETTERS_PATIENCE).await?;
-        } else {
-            scene.wait_metric_within(0, LETTERS, LETTERS_PATIENCE, |count| count >= letters).await?;
-        }
-        let rate = (letters - first) / began.elapsed().as_secs_f64();
-        let good = Instant::now();
-        scene.start_load();
-        let expected = scene.recover(good).await?;
-        scene.stop_load().await?;
-        scene.wait_committed(0).await?;
-        ensure_letters(scene, places, self == Storm::Killed).await?;
-        Ok(Expected { measures: vec![("letters/s", rate)], ..expected })
+/// Plays it, with SIGKILL in the middle of the letters or without.
+///
+/// # Errors
+/// When a letter is missing, or in the wrong place, or what is waited for does not come.
+pub(super) async fn play(scene: &mut Scene<'_>, is_killed: bool) -> Result<Expected> {
+    let places = send_all(scene).await?;
+    let letters = count(places.len());
+    scene.start_gateway(Some("gateway-0"))?;
+    let first = scene.wait_metric(0, LETTERS, |count| count > 0.0).await?;
+    let began = Instant::now();
+    if is_killed {
+        scene.wait_metric(0, LETTERS, |count| count > letters / 4.0).await?;
+        scene.restart(0).await?;
+        scene.wait_committed_within(0, LETTERS_PATIENCE).await?;
+    } else {
+        scene.wait_metric_within(0, LETTERS, LETTERS_PATIENCE, |count| count >= letters).await?;
     }
+    let rate = (letters - first) / began.elapsed().as_secs_f64();
+    let good = Instant::now();
+    scene.start_load();
+    let expected = scene.recover(good).await?;
+    scene.stop_load().await?;
+    scene.wait_committed(0).await?;
+    ensure_letters(scene, places, is_killed).await?;
+    Ok(Expected { measures: vec![("letters/s", rate)], ..expected })
 }
 
 /// Checks that each message has its letter, in the order of its partition, and only one unless a process was killed.

@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
-use crate::scenario::{FEW, ONE};
+use super::{FEW, Family, ONE};
 use crate::scene::{Expected, PARTITIONS, Scene};
 use e2e_fixtures::produce::Feed;
 use e2e_fixtures::spans::{Encoding, Shape};
@@ -52,34 +53,20 @@ const FRESHNESS_P99_MAX_S: f64 = 5.0;
 const FRESHNESS_P99_MAX_S_MANY: f64 = 30.0;
 
 /// The cases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Trickle {
-    /// Eight partitions.
+    /// ten spans a second in each of 8 partitions: inserts per second, and freshness of rows
+    #[value(name = "low-traffic")]
     Few,
-    /// Eight partitions, and the gateway is killed in the middle.
+    /// the same, with a SIGKILL of the gateway
+    #[value(name = "low-traffic-kill")]
     Killed,
-    /// So many partitions that each has few inserts.
+    /// as low-traffic, in 96 partitions
+    #[value(name = "low-traffic-96")]
     Many,
 }
 
 impl Trickle {
-    /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(Trickle, &'static str, u32, &'static str); 3] = [
-        (
-            Trickle::Few,
-            "low-traffic",
-            FEW,
-            "ten spans a second in each of 8 partitions: inserts per second, and freshness of rows",
-        ),
-        (Trickle::Killed, "low-traffic-kill", FEW, "the same, with a SIGKILL of the gateway"),
-        (Trickle::Many, "low-traffic-96", ONE, "as low-traffic, in 96 partitions"),
-    ];
-
-    /// Gateways close blocks as they do by default.
-    pub fn change() -> Value {
-        json!({"sink": {"clickhouse": {"insert": {"maxRows": 100_000, "maxInterval": "1s"}}}})
-    }
-
     fn partitions(self) -> i32 {
         if self == Trickle::Many { 96 } else { PARTITIONS }
     }
@@ -99,40 +86,6 @@ impl Trickle {
             Trickle::Killed => (INSERTS_PER_SECOND_MAX_KILLED, None),
             Trickle::Many => (INSERTS_PER_SECOND_MAX_MANY, Some(FRESHNESS_P99_MAX_S_MANY)),
         }
-    }
-
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come, or there are more inserts or older rows than may be.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        if self.partitions() > PARTITIONS {
-            scene.topic.grow(self.partitions()).await?;
-            scene.renew_producer()?;
-        }
-        scene.alter("ADD COLUMN InsertedAt DateTime64(6) DEFAULT now64(6)").await?;
-        scene.start_gateway(Some("gateway-0"))?;
-        let Counted { produced, inserts, seconds } = self.trickle(scene).await?;
-        scene.wait_stored().await?;
-        let fresh = freshness(scene, &produced).await?;
-        let p99 = fresh[fresh.len() * 99 / 100];
-        let (inserts_max, p99_max) = self.limits();
-        let beyond = inserts.saturating_sub(INSERTS_AT_ONCE);
-        ensure!(
-            f64::from(beyond) <= inserts_max * seconds,
-            "{inserts} inserts in {seconds:.0} s, over {inserts_max} a second and {INSERTS_AT_ONCE}"
-        );
-        ensure!(
-            p99_max.is_none_or(|p99_max| p99 < p99_max),
-            "one row in a hundred is older than {p99:.2} s, over {p99_max:?}"
-        );
-        let measures = vec![
-            ("inserts_per_second", f64::from(inserts) / seconds),
-            ("freshness_p50_s", fresh[fresh.len() / 2]),
-            ("freshness_p99_s", p99),
-            ("freshness_max_s", fresh[fresh.len() - 1]),
-        ];
-        Ok(Expected { measures, ..Expected::default() })
     }
 
     async fn trickle(self, scene: &mut Scene<'_>) -> Result<Counted> {
@@ -164,6 +117,47 @@ impl Trickle {
         let (since, before) = counted.context("it is over before it counts")?;
         let inserts = u32::try_from(stored.borrow().inserts - before)?;
         Ok(Counted { produced: at, inserts, seconds: since.elapsed().as_secs_f64() })
+    }
+}
+
+impl Family for Trickle {
+    fn rounds(self) -> u32 {
+        if self == Trickle::Many { ONE } else { FEW }
+    }
+
+    /// Gateways close blocks as they do by default.
+    fn change(self) -> Value {
+        json!({"sink": {"clickhouse": {"insert": {"maxRows": 100_000, "maxInterval": "1s"}}}})
+    }
+
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+        if self.partitions() > PARTITIONS {
+            scene.topic.grow(self.partitions()).await?;
+            scene.renew_producer()?;
+        }
+        scene.alter("ADD COLUMN InsertedAt DateTime64(6) DEFAULT now64(6)").await?;
+        scene.start_gateway(Some("gateway-0"))?;
+        let Counted { produced, inserts, seconds } = self.trickle(scene).await?;
+        scene.wait_stored().await?;
+        let fresh = freshness(scene, &produced).await?;
+        let p99 = fresh[fresh.len() * 99 / 100];
+        let (inserts_max, p99_max) = self.limits();
+        let beyond = inserts.saturating_sub(INSERTS_AT_ONCE);
+        ensure!(
+            f64::from(beyond) <= inserts_max * seconds,
+            "{inserts} inserts in {seconds:.0} s, over {inserts_max} a second and {INSERTS_AT_ONCE}"
+        );
+        ensure!(
+            p99_max.is_none_or(|p99_max| p99 < p99_max),
+            "one row in a hundred is older than {p99:.2} s, over {p99_max:?}"
+        );
+        let measures = vec![
+            ("inserts_per_second", f64::from(inserts) / seconds),
+            ("freshness_p50_s", fresh[fresh.len() / 2]),
+            ("freshness_p99_s", p99),
+            ("freshness_max_s", fresh[fresh.len() - 1]),
+        ];
+        Ok(Expected { measures, ..Expected::default() })
     }
 }
 

@@ -5,8 +5,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::{FEW, Family};
 use crate::kafka_front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
 use crate::segments;
@@ -49,68 +51,40 @@ pub(super) const SPANS_READ: &str = "sluice_gateway_spans_total";
 pub(crate) const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
 
 /// The faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(clippy::doc_markdown, reason = "`--list` prints it as it is")]
 pub enum Volume {
-    /// No other fault: ClickHouse comes back.
+    /// connections to the sink are refused until blocks of 48,000 spans wait on the volume
+    #[value(name = "volume-outage")]
     Outage,
-    /// SIGKILL while blocks go to the volume.
+    /// SIGKILL while blocks go to the volume
+    #[value(name = "volume-kill-in-spill")]
     KillInSpill,
-    /// SIGKILL while blocks are inserted from the volume.
+    /// SIGKILL while blocks are inserted from the volume
+    #[value(name = "volume-kill-in-drain")]
     KillInDrain,
-    /// The gateway is removed, and Kafka has deleted the messages; `sluice-gateway drain` empties its volume.
+    /// a gateway leaves its blocks on its volume, Kafka deletes their messages, and `drain` inserts them
     DrainCommand,
-    /// Offsets are committed once rows are on the volume, and the volume is lost.
+    /// commit: AfterEnqueue; SIGKILL, and the volume is lost with all rows that are committed but not inserted
+    #[value(name = "volume-lost-after-enqueue")]
     LostAfterEnqueue,
-    /// Offsets are committed once rows are on the volume, and SIGKILL: the next run inserts the blocks on it.
+    /// commit: AfterEnqueue; SIGKILL while blocks on the volume are committed and ClickHouse is away
+    #[value(name = "volume-kill-after-enqueue")]
     KillAfterEnqueue,
-    /// SIGTERM: everything that is not inserted goes to the volume, and the next process inserts it.
+    /// SIGTERM with the usual grace period while ClickHouse is unreachable: exit code 0, and everything that was read is on the volume
+    #[value(name = "volume-term-away")]
     TermAway,
 }
 
-impl Volume {
-    /// All of them, with a scenario's name, rounds at the most and words.
-    pub const ALL: [(Volume, &'static str, u32, &'static str); 7] = [
-        (
-            Volume::Outage,
-            "volume-outage",
-            3,
-            "connections to the sink are refused until blocks of 48,000 spans wait on the volume",
-        ),
-        (Volume::KillInSpill, "volume-kill-in-spill", u32::MAX, "SIGKILL while blocks go to the volume"),
-        (
-            Volume::KillInDrain,
-            "volume-kill-in-drain",
-            u32::MAX,
-            "SIGKILL while blocks are inserted from the volume",
-        ),
-        (
-            Volume::DrainCommand,
-            "drain-command",
-            3,
-            "a gateway leaves its blocks on its volume, Kafka deletes their messages, and `drain` inserts them",
-        ),
-        (
-            Volume::LostAfterEnqueue,
-            "volume-lost-after-enqueue",
-            3,
-            "commit: AfterEnqueue; SIGKILL, and the volume is lost with all rows that are committed but not inserted",
-        ),
-        (
-            Volume::KillAfterEnqueue,
-            "volume-kill-after-enqueue",
-            u32::MAX,
-            "commit: AfterEnqueue; SIGKILL while blocks on the volume are committed and ClickHouse is away",
-        ),
-        (
-            Volume::TermAway,
-            "volume-term-away",
-            3,
-            "SIGTERM with the usual grace period while ClickHouse is unreachable: exit code 0, and everything that was read is on the volume",
-        ),
-    ];
+impl Family for Volume {
+    fn rounds(self) -> u32 {
+        match self {
+            Volume::KillInSpill | Volume::KillInDrain | Volume::KillAfterEnqueue => u32::MAX,
+            Volume::Outage | Volume::DrainCommand | Volume::LostAfterEnqueue | Volume::TermAway => FEW,
+        }
+    }
 
-    /// Changes of the usual config of the gateways.
-    pub fn change(self) -> Value {
+    fn change(self) -> Value {
         let mut change = change(matches!(self, Volume::LostAfterEnqueue | Volume::KillAfterEnqueue));
         if self == Volume::DrainCommand {
             // A gateway that leaves for good has no reason to wait.
@@ -119,11 +93,7 @@ impl Volume {
         change
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come.
-    pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
+    async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         scene.start_under_load(Some("gateway-0")).await?;
         // Spans that are produced from here on continue the numbers of the load.
         scene.stop_load().await?;
@@ -158,7 +128,9 @@ impl Volume {
         scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
         Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
     }
+}
 
+impl Volume {
     /// The faults while ClickHouse is unreachable.
     async fn fill(self, scene: &mut Scene<'_>) -> Result<()> {
         scene.produce(SPANS_AWAY).await?;

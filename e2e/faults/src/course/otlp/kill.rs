@@ -71,7 +71,7 @@ pub(super) async fn at(scene: &mut Scene<'_>, disk: &FailingDisk, hold: Hold) ->
 pub(super) async fn in_insert(scene: &mut Scene<'_>) -> Result<Expected> {
     begin(scene).await?;
     let mut longest = 0.0_f64;
-    for step in [Step::BeforeSend, Step::MiddleOfSend, Step::AfterServerCommit] {
+    for step in [Step::BeforeSend, Step::InTheMiddle, Step::AfterServerCommit] {
         let killed = kill::at(scene, step).await?;
         scene.start_again(0, Some("gateway-0"))?;
         longest = longest.max(scene.recovered(killed).await?);

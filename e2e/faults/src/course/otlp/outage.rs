@@ -14,7 +14,7 @@ use crate::scene::{Expected, SPANS_AFTER, Scene};
 const SPANS_AWAY: u64 = 10_000;
 
 /// How ClickHouse answers once it is back: the first is not stored, the second is.
-const REFUSALS: [Refusal; 2] = [Refusal::Parts, Refusal::ResetStored];
+const REFUSALS: [Refusal; 2] = [Refusal::Parts, Refusal::ResetAfterCommit];
 
 /// Plays it.
 pub(super) async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
