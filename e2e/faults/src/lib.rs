@@ -45,7 +45,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use clap::Args;
+use clap::Parser;
 
 use e2e_stack::paths::remove_folder;
 use e2e_stack::process::interrupt;
@@ -59,9 +59,9 @@ use servers::Servers;
 pub use sink_front::{Leg, SinkFront, Verdict as SinkVerdict};
 use turns::Turns;
 
-/// Which scenarios run, and how often.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = AFTER_HELP)]
+/// Injects faults into gateways, brokers and servers under load, and counts lost and doubled rows
+#[derive(Parser, Clone, Debug)]
+#[command(version, after_help = AFTER_HELP)]
 pub struct FaultsArgs {
     /// Rounds of each scenario; slow scenarios have a lower limit of their own
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]

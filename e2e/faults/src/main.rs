@@ -2,20 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::Parser as _;
 use e2e_faults::FaultsArgs;
 use e2e_stack::say;
-
-/// Injects faults into gateways, brokers and servers under load, and counts lost and doubled rows
-#[derive(Parser)]
-#[command(version)]
-struct Arguments {
-    #[command(flatten)]
-    faults: FaultsArgs,
-}
 
 fn main() -> ExitCode {
     say::begin();
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
-    e2e_stack::conclude(e2e_faults::run(&Arguments::parse().faults))
+    e2e_stack::conclude(e2e_faults::run(&FaultsArgs::parse()))
 }

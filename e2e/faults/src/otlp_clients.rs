@@ -127,11 +127,7 @@ impl Clients {
         self.stop.send_replace(true);
         let mut all = Sent::default();
         while let Some(sent) = self.sending.join_next().await {
-            let sent = sent.context("a client panicked")?;
-            all.acked.extend(&sent.acked);
-            all.doubtful.extend(&sent.doubtful);
-            all.messages += sent.messages;
-            all.bytes += sent.bytes;
+            all = all.and(sent.context("a client panicked")?);
         }
         let wrong = self.tally.wrong.lock().unwrap_or_else(PoisonError::into_inner).take();
         match wrong {

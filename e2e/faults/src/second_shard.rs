@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::servers::{blocking, listeners};
+use super::servers::{kill_server, listeners, start_server};
 use super::sink_front::SinkFront;
 use e2e_fixtures::oracle::Server;
 use e2e_fixtures::pipeline::TABLE;
@@ -59,8 +59,7 @@ impl SecondShard {
     /// # Errors
     /// When the kernel refuses.
     pub async fn kill(&self) -> Result<()> {
-        let server = self.clickhouse.clone();
-        blocking(move || server.stop(Signal::KILL)).await
+        kill_server(&self.clickhouse).await
     }
 
     /// Starts it, and waits until it answers.
@@ -68,12 +67,7 @@ impl SecondShard {
     /// # Errors
     /// When it does not.
     pub async fn begin(&self) -> Result<()> {
-        let server = self.clickhouse.clone();
-        blocking(move || {
-            server.start()?;
-            server.wait_ready()
-        })
-        .await
+        start_server(self.clickhouse.clone()).await
     }
 
     /// The statement that makes the view, in a database that is on both servers.

@@ -153,8 +153,7 @@ impl Servers {
     /// # Errors
     /// When the kernel refuses.
     pub async fn kill_clickhouse(&self) -> Result<()> {
-        let server = self.clickhouse.clone();
-        blocking(move || server.stop(Signal::KILL)).await
+        kill_server(&self.clickhouse).await
     }
 
     /// Starts ClickHouse and waits until it answers.
@@ -162,7 +161,7 @@ impl Servers {
     /// # Errors
     /// When it does not.
     pub async fn start_clickhouse(&self) -> Result<()> {
-        Self::start_server(self.clickhouse.clone()).await
+        start_server(self.clickhouse.clone()).await
     }
 
     /// As [`Self::start_clickhouse`], in another time zone than this machine's.
@@ -170,15 +169,7 @@ impl Servers {
     /// # Errors
     /// When it does not answer.
     pub async fn start_clickhouse_in(&self, zone: &str) -> Result<()> {
-        Self::start_server(self.clickhouse.clone().in_zone(zone)).await
-    }
-
-    async fn start_server(server: ClickHouse) -> Result<()> {
-        blocking(move || {
-            server.start()?;
-            server.wait_ready()
-        })
-        .await
+        start_server(self.clickhouse.clone().in_zone(zone)).await
     }
 }
 
@@ -243,8 +234,21 @@ pub(super) fn listeners(http: &Port, native: &Port) -> Listeners {
     Listeners { pods_host: SECOND_HOST.to_owned(), http_port: http.number(), native_port: native.number() }
 }
 
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
+/// Starts a ClickHouse, and waits until it answers.
+pub(super) async fn start_server(server: ClickHouse) -> Result<()> {
+    blocking(move || {
+        server.start()?;
+        server.wait_ready()
+    })
+    .await
+}
+
+/// Kills a ClickHouse.
+pub(super) async fn kill_server(server: &ClickHouse) -> Result<()> {
+    let server = server.clone();
+    blocking(move || server.stop(Signal::KILL)).await
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.context("the thread that handles a server ended")?
 }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::Parser;
 
 use course::{Course, Run};
 use e2e_stack::say;
@@ -28,8 +28,9 @@ use rules::{Name, Tuning};
 
 pub use limits::check;
 
-/// What is simulated.
-#[derive(Args, Clone, Debug)]
+/// A day of the scaling decision, and of the rules of others beside it
+#[derive(Parser, Clone, Debug)]
+#[command(version)]
 pub struct SimulateArgs {
     /// Who decides; may be given several times
     #[arg(long, value_enum, default_values = ["ours", "keda", "hpa", "flink", "numaflow"])]

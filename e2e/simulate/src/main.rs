@@ -2,20 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::Parser as _;
 use e2e_simulate::SimulateArgs;
 use e2e_stack::say;
-
-/// A day of the scaling decision, and of the rules of others beside it
-#[derive(Parser)]
-#[command(version)]
-struct Arguments {
-    #[command(flatten)]
-    simulate: SimulateArgs,
-}
 
 fn main() -> ExitCode {
     say::begin();
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
-    e2e_stack::conclude(e2e_simulate::run(&Arguments::parse().simulate))
+    e2e_stack::conclude(e2e_simulate::run(&SimulateArgs::parse()))
 }

@@ -111,7 +111,7 @@ impl Trickle {
             let producer = scene.producer.clone();
             let sending = starts.iter().map(|start| producer.produce(&feed, *start..start + MESSAGE_SPANS));
             for sent in try_join_all(sending).await? {
-                scene.add(&sent);
+                scene.add(sent);
             }
         }
         let (since, before) = counted.context("it is over before it counts")?;

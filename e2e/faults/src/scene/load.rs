@@ -118,7 +118,7 @@ impl Scene<'_> {
     pub async fn produce_as(&mut self, feed: &Feed, spans: u64) -> Result<()> {
         let first = self.next_number();
         let sent = self.producer.produce(feed, first..first + spans).await?;
-        self.add(&sent);
+        self.add(sent);
         Ok(())
     }
 
@@ -146,12 +146,8 @@ impl Scene<'_> {
     }
 
     /// Records what was produced outside of the load.
-    pub fn add(&mut self, sent: &Sent) {
-        self.sent.acked.extend(&sent.acked);
-        self.sent.doubtful.extend(&sent.doubtful);
-        self.sent.messages += sent.messages;
-        self.sent.bytes += sent.bytes;
-        self.sent.failure = self.sent.failure.take().or_else(|| sent.failure.clone());
+    pub fn add(&mut self, sent: Sent) {
+        self.sent = std::mem::take(&mut self.sent).and(sent);
     }
 
     /// Ends the load and says what was taken so far.
@@ -161,7 +157,7 @@ impl Scene<'_> {
     pub async fn stop_load(&mut self) -> Result<&Sent> {
         if let Some(load) = self.load.take() {
             let sent = load.stop().await?;
-            self.add(&sent);
+            self.add(sent);
         }
         Ok(&self.sent)
     }

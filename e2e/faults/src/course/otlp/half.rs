@@ -60,7 +60,7 @@ pub(super) async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.wait_acked(SPANS_AFTER).await?;
     ensure_answered(scene)?;
     scene.stop_load().await?;
-    scene.add(&gone);
+    scene.add(gone);
     drop(staying);
     Ok(Expected::default())
 }
