@@ -1,5 +1,6 @@
 //! One run: a rule controls a plant through a load, and the result is counted.
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use super::chance::Chance;
@@ -32,10 +33,10 @@ pub struct Course<'a> {
 }
 
 /// The result of a run; the names are those of the JSON document.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Run {
-    pub policy: &'static str,
-    pub load: &'static str,
+    pub policy: String,
+    pub load: String,
     pub partitions: u32,
     pub hours: f64,
     /// Changes of the number of gateways.
@@ -101,8 +102,8 @@ impl Course<'_> {
         let at = usize::try_from(whole((count(lags.len() as u64) * 0.99).floor())).unwrap_or(usize::MAX);
         let lag_p99_s = tenths(lags.get(at).copied().unwrap_or_default());
         Run {
-            policy: self.policy.name(),
-            load: self.load.name(),
+            policy: name(&self.policy),
+            load: name(&self.load),
             partitions: self.partitions,
             hours: self.hours,
             rescales: plant.rescales,
@@ -117,6 +118,12 @@ impl Course<'_> {
     }
 }
 
+/// Its name in the command line and in results.
+fn name(value: &impl ValueEnum) -> String {
+    // Only the arrivals of a file are no value of the command line.
+    value.to_possible_value().map_or_else(|| "trace".to_owned(), |value| value.get_name().to_owned())
+}
+
 fn tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
@@ -126,9 +133,8 @@ mod tests {
     use super::*;
 
     fn run(policy: Name, load: Load, queue: Queue) -> Run {
-        let (trace, tuning) = (Trace::default(), Tuning::default());
-        Course { policy, load, partitions: 96, queue, hours: 4.0, seed: 0, trace: &trace, tuning: &tuning }
-            .run()
+        let (trace, tuning) = (&Trace::default(), &Tuning::default());
+        Course { policy, load, partitions: 96, queue, hours: 4.0, seed: 0, trace, tuning }.run()
     }
 
     #[test]
@@ -136,7 +142,7 @@ mod tests {
         let one = run(Name::Ours, Load::SinkOutage, Queue::Spill);
         assert_eq!(one, run(Name::Ours, Load::SinkOutage, Queue::Spill));
         let document = serde_json::to_value(&one).unwrap();
-        let names: Vec<_> = document.as_object().unwrap().keys().cloned().collect();
+        let mut names: Vec<_> = document.as_object().unwrap().keys().collect();
         let mut expected = [
             "policy",
             "load",
@@ -151,27 +157,16 @@ mod tests {
             "outage_lag_p99_s",
         ];
         expected.sort_unstable();
-        let mut sorted = names;
-        sorted.sort_unstable();
-        assert_eq!(sorted, expected);
+        names.sort_unstable();
+        assert_eq!(names, expected);
     }
 
     #[test]
     fn an_idle_topic_has_no_gateways_and_its_messages_wait_for_a_start() {
         let day = |idle_after| {
-            let (trace, tuning) = (Trace::default(), Tuning { idle_after, ..Tuning::default() });
+            let (trace, tuning) = (&Trace::default(), &Tuning { idle_after, ..Tuning::default() });
             let (policy, load, queue) = (Name::Ours, Load::Nightly, Queue::Spill);
-            let course = Course {
-                policy,
-                load,
-                partitions: 24,
-                queue,
-                hours: 48.0,
-                seed: 0,
-                trace: &trace,
-                tuning: &tuning,
-            };
-            course.run()
+            Course { policy, load, partitions: 24, queue, hours: 48.0, seed: 0, trace, tuning }.run()
         };
         let (always, rests) = (day(None), day(Some(1_800)));
         assert!(rests.replica_hours < 0.6 * always.replica_hours, "{rests:?} {always:?}");

@@ -96,23 +96,14 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
         Some(file) => (read(file)?, vec![Load::Trace]),
         None => (Trace::default(), args.load.clone()),
     };
+    let SimulateArgs { queue, hours, seed, ref tuning, .. } = *args;
     say::line(table::HEADER);
     let mut runs = Vec::new();
     for load in loads {
         for partitions in &args.partitions {
             for policy in &args.policy {
-                let (partitions, policy) = (*partitions, *policy);
-                let course = Course {
-                    policy,
-                    load,
-                    partitions,
-                    queue: args.queue,
-                    hours: args.hours,
-                    seed: args.seed,
-                    trace: &trace,
-                    tuning: &args.tuning,
-                };
-                let run = course.run();
+                let (policy, partitions, trace) = (*policy, *partitions, &trace);
+                let run = Course { policy, load, partitions, queue, hours, seed, trace, tuning }.run();
                 say::line(&table::line(&run));
                 runs.push(run);
             }

@@ -109,18 +109,12 @@ mod tests {
     fn what_has_more_than_it_may_is_named() {
         let limit = &LIMITS[0];
         let within = Run {
-            policy: "ours",
-            load: "steady",
-            partitions: 8,
-            hours: 24.0,
             rescales: 1,
-            lag_p99_s: 0.0,
             lag_max_s: 96.0,
             replica_hours: 190.0,
             outage_replicas_before: Some(4),
             outage_replicas_peak: Some(4),
-            outage_lag_p99_s: None,
-            curve: Vec::new(),
+            ..Run::default()
         };
         assert_eq!(limit.passed(&within, Queue::Spill, 0), Vec::<String>::new());
         let beyond = Run { rescales: 2, outage_replicas_peak: Some(5), ..within };

@@ -54,21 +54,6 @@ pub enum Load {
 }
 
 impl Load {
-    /// Its name in the command line and in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Steady => "steady",
-            Self::Diurnal => "diurnal",
-            Self::Burst => "burst",
-            Self::SinkOutage => "sink-outage",
-            Self::Skew => "skew",
-            Self::Poison => "poison",
-            Self::SlowLeak => "slow-leak",
-            Self::Nightly => "nightly",
-            Self::Trace => "trace",
-        }
-    }
-
     /// Messages a second at a moment, without noise.
     pub fn arrival(self, seconds: f64, trace: &Trace) -> f64 {
         let diurnal = 60_000.0 - 45_000.0 * (std::f64::consts::TAU * seconds / DAY_SECONDS).cos();

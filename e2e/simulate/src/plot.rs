@@ -23,9 +23,9 @@ const COLOURS: [(&str, &str); 5] = [
 /// The drawing, as SVG.
 pub fn plot(runs: &[Run]) -> String {
     let mut rows: Vec<(&str, u32)> = Vec::new();
-    for run in runs {
-        if !rows.contains(&(run.load, run.partitions)) {
-            rows.push((run.load, run.partitions));
+    for row in runs.iter().map(row_of) {
+        if !rows.contains(&row) {
+            rows.push(row);
         }
     }
     let (width, height) = (3.0 * GAP + 2.0 * PANEL.0, TOP + count(rows.len() as u64) * (PANEL.1 + GAP));
@@ -39,7 +39,7 @@ pub fn plot(runs: &[Run]) -> String {
     }
     for (place, row) in rows.iter().enumerate() {
         let top = TOP + count(place as u64) * (PANEL.1 + GAP);
-        let of_row: Vec<_> = runs.iter().filter(|run| (run.load, run.partitions) == *row).collect();
+        let of_row: Vec<_> = runs.iter().filter(|run| row_of(run) == *row).collect();
         panel(&mut svg, (GAP, top), &of_row, &Curve { title: "gateways", value: |point| f64::from(point.0) });
         panel(
             &mut svg,
@@ -49,6 +49,11 @@ pub fn plot(runs: &[Run]) -> String {
         );
     }
     svg + "</svg>\n"
+}
+
+/// The row of the drawing that a run belongs to.
+fn row_of(run: &Run) -> (&str, u32) {
+    (&run.load, run.partitions)
 }
 
 /// The value of a point that is drawn.
@@ -102,18 +107,11 @@ mod tests {
 
     #[test]
     fn every_run_is_a_line_in_two_panels() {
-        let (trace, tuning) = (Trace::default(), Tuning::default());
-        let course = |policy| Course {
-            policy,
-            load: Load::Steady,
-            partitions: 4,
-            queue: Queue::Spill,
-            hours: 0.5,
-            seed: 0,
-            trace: &trace,
-            tuning: &tuning,
-        };
-        let svg = plot(&[course(Name::Ours).run(), course(Name::Flink).run()]);
+        let (load, queue, trace, tuning) =
+            (Load::Steady, Queue::Spill, &Trace::default(), &Tuning::default());
+        let run =
+            |policy| Course { policy, load, partitions: 4, queue, hours: 0.5, seed: 0, trace, tuning }.run();
+        let svg = plot(&[run(Name::Ours), run(Name::Flink)]);
         assert_eq!((svg.matches("<polyline").count(), svg.matches("<rect").count()), (4, 3));
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>") && !svg.contains("NaN"));
     }

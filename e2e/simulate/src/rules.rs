@@ -34,17 +34,6 @@ pub enum Name {
 }
 
 impl Name {
-    /// Its name in the command line and in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ours => "ours",
-            Self::Keda => "keda",
-            Self::Hpa => "hpa",
-            Self::Flink => "flink",
-            Self::Numaflow => "numaflow",
-        }
-    }
-
     pub fn rule(self, partitions: u32, tuning: &Tuning) -> Box<dyn Rule> {
         match self {
             Self::Ours => Box::new(Ours::new(tuning)),
