@@ -128,6 +128,7 @@ mod tests {
         let all = all();
         let names: BTreeSet<&str> = all.iter().map(|scenario| scenario.name.as_str()).collect();
         assert_eq!(names.len(), all.len());
+        assert!(all.iter().all(|scenario| !scenario.describe.is_empty()), "{all:?}");
         assert!(names.is_superset(&["kill-after-server-commit", "kip-848-kill-after-server-commit"].into()));
     }
 }

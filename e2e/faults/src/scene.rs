@@ -7,6 +7,7 @@ mod account;
 mod ends;
 mod load;
 mod shards;
+mod table;
 mod waits;
 
 use std::collections::BTreeMap;
@@ -46,9 +47,6 @@ const INTERVAL: &str = "300ms";
 
 /// Longest time for one insert, for gateway and server: several times the longest time on a busy machine.
 const INSERT_TIMEOUT: &str = "10s";
-
-/// Number of tokens that a table remembers after it has forgotten all of them.
-const WINDOW: u64 = 10_000;
 
 /// The example program: the gateway with the previous version's size rule.
 pub const FORMER: &str = "former_rule";
@@ -208,43 +206,6 @@ impl<'a> Scene<'a> {
     /// The oracle that counts the rows.
     pub fn oracle(&self) -> Oracle {
         self.database.oracle(self.counted, self.producer.run())
-    }
-
-    /// Makes the table forget all tokens, and remember new ones.
-    pub async fn forget_tokens(&self) -> Result<()> {
-        // Without a window, the server keeps no token; with a new window, it begins with none.
-        for window in [0, WINDOW] {
-            self.remember_tokens(window).await?;
-        }
-        Ok(())
-    }
-
-    /// Removes the server's logs of inserts and of their parts: a gateway can no longer ask what happened to an INSERT.
-    pub async fn lose_logs(&self) -> Result<()> {
-        // The server writes its logs to the tables with a delay.
-        for statement in [
-            "SYSTEM FLUSH LOGS",
-            "TRUNCATE TABLE IF EXISTS system.query_log",
-            "TRUNCATE TABLE IF EXISTS system.part_log",
-        ] {
-            self.stage.servers.server.execute(statement).await?;
-        }
-        Ok(())
-    }
-
-    /// Makes the table remember the tokens of this many blocks from now on.
-    pub async fn remember_tokens(&self, blocks: u64) -> Result<()> {
-        self.alter(&format!("MODIFY SETTING non_replicated_deduplication_window = {blocks}")).await
-    }
-
-    /// The quoted name of the table, with its database.
-    pub fn table(&self) -> String {
-        format!("`{}`.`{TABLE}`", self.database.name())
-    }
-
-    /// Changes the table: the end of an `ALTER TABLE`.
-    pub async fn alter(&self, change: &str) -> Result<()> {
-        self.stage.servers.server.execute(&format!("ALTER TABLE {} {change}", self.table())).await
     }
 
     /// Changes the config of gateways that are started from now on.

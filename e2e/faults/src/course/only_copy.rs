@@ -99,14 +99,15 @@ impl Family for OnlyCopy {
     }
 }
 
-/// Waits until all gateways have blocks on their volumes.
-async fn fill(scene: &mut Scene<'_>, gateways: usize) -> Result<()> {
+/// Waits until all gateways have blocks on their volumes and, if they enqueue, have committed some of them.
+async fn fill(scene: &mut Scene<'_>, gateways: usize, enqueues: bool) -> Result<()> {
+    let before = scene.committed_messages().await?;
     let each = u64::try_from(gateways).context("count gateways")?;
     scene.produce(each * SPANS_AWAY).await?;
     for number in 0..gateways {
         scene.wait_metric(number, SPOOL_BLOCKS, |blocks| blocks >= BLOCKS).await?;
     }
-    Ok(())
+    if enqueues { wait_enqueued(scene, before).await } else { Ok(()) }
 }
 
 /// Waits until offsets of blocks that only a volume has are committed.
@@ -120,9 +121,7 @@ pub(super) async fn wait_enqueued(scene: &mut Scene<'_>, messages_before: i64) -
 }
 
 async fn kill_before_commit(scene: &mut Scene<'_>) -> Result<()> {
-    let before = scene.committed_messages().await?;
-    fill(scene, 1).await?;
-    wait_enqueued(scene, before).await?;
+    fill(scene, 1, true).await?;
     let topic = scene.topic.name().to_owned();
     let commits = move |passage: &kafka_front::Passage| {
         let is_asked = passage.leg == Leg::Asked && passage.request.api == OFFSET_COMMIT;
@@ -169,11 +168,7 @@ async fn come_back(scene: &mut Scene<'_>, since: Instant) -> Result<Expected> {
 
 /// Gateway 0 dies with blocks on its volume, and gateway 1 gets all partitions.
 async fn kill_until_moved(scene: &mut Scene<'_>, enqueues: bool) -> Result<()> {
-    let before = scene.committed_messages().await?;
-    fill(scene, 2).await?;
-    if enqueues {
-        wait_enqueued(scene, before).await?;
-    }
+    fill(scene, 2, enqueues).await?;
     scene.gateway(0).kill().await?;
     // It stays down until it is started again below.
     scene.retire(0)?;
@@ -214,11 +209,7 @@ async fn come_back_elsewhere(scene: &mut Scene<'_>, enqueues: bool, since: Insta
 
 /// Gateway 1 gets a drain request, and is removed although it holds blocks.
 async fn take_away(scene: &mut Scene<'_>, enqueues: bool) -> Result<()> {
-    let before = scene.committed_messages().await?;
-    fill(scene, 2).await?;
-    if enqueues {
-        wait_enqueued(scene, before).await?;
-    }
+    fill(scene, 2, enqueues).await?;
     let left = scene.gateway(1).admin().drain().await?;
     ensure!(left.blocks > 0, "it says that it holds nothing: {left:?}");
     let all = f64::from(PARTITIONS);
