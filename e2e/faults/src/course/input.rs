@@ -11,7 +11,8 @@ use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use serde_json::{Value, json};
 
-use super::{FEW, Family, ONE, storm};
+use super::storm::{self, Storm};
+use super::{FEW, Family, ONE};
 use crate::scene::{Expected, SPANS_AFTER, Scene};
 use e2e_fixtures::letters::Place;
 use e2e_fixtures::produce::Topic;
@@ -59,6 +60,8 @@ pub enum Input {
     PoisonStorm,
     /// the same, and SIGKILL in the middle: a letter may be doubled, none is missing
     PoisonStormKill,
+    /// 12,000 malformed messages among good ones in every partition: no partition restarts, and each has one letter
+    PoisonStormMixed,
     /// 16 messages of 100 spans arrive as JSON among valid ones, and become dead letters
     WrongEncoding,
     /// a column is renamed under the gateway, and back
@@ -84,7 +87,7 @@ impl Family for Input {
     }
 
     async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        if !matches!(self, Input::PoisonStorm | Input::PoisonStormKill) {
+        if !matches!(self, Input::PoisonStorm | Input::PoisonStormKill | Input::PoisonStormMixed) {
             scene.start_under_load(Some("gateway-0")).await?;
         }
         match self {
@@ -95,8 +98,9 @@ impl Family for Input {
             Input::StoppedPartitionUnready => stops_unready(scene).await,
             Input::DeadLetterTopicRefused => letters_refused(scene).await,
             Input::LetterAnswersLost => letter_answers::lost(scene).await,
-            Input::PoisonStorm => storm::play(scene, false).await,
-            Input::PoisonStormKill => storm::play(scene, true).await,
+            Input::PoisonStorm => storm::play(scene, Storm::Alone).await,
+            Input::PoisonStormKill => storm::play(scene, Storm::Killed).await,
+            Input::PoisonStormMixed => storm::play(scene, Storm::Mixed).await,
             Input::WrongEncoding => wrong_encoding(scene).await,
             Input::TableChanged => table_changed(scene).await,
             Input::ColumnAdded => column_added(scene).await,

@@ -1,6 +1,6 @@
-//! A topic that has only malformed messages: a producer with the wrong format, or another topic's messages.
+//! A topic with many malformed messages: a producer with the wrong format, or another topic's messages.
 //!
-//! Measures how fast they become dead letters, each once and in the order of its partition. Then good messages come again.
+//! Measures how fast they become dead letters, each once and in the order of its partition. Good messages come among them, or afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 
-use super::input::producer;
+use super::input::{producer, send};
 use crate::scene::{Expected, Scene};
 use e2e_fixtures::letters::Place;
 
@@ -27,17 +27,32 @@ const LETTERS_PATIENCE: Duration = Duration::from_mins(3);
 /// The metric of stored dead letters.
 const LETTERS: &str = "sluice_gateway_dead_letters_total";
 
-/// Plays it, with SIGKILL in the middle of the letters or without.
+/// What happens beside the letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Storm {
+    Alone,
+    /// SIGKILL in the middle of them.
+    Killed,
+    /// Good messages come among the bad ones, in every partition.
+    Mixed,
+}
+
+/// Plays it.
 ///
 /// # Errors
 /// When a letter is missing, or in the wrong place, or what is waited for does not come.
-pub(super) async fn play(scene: &mut Scene<'_>, is_killed: bool) -> Result<Expected> {
-    let places = send_all(scene).await?;
+pub(super) async fn play(scene: &mut Scene<'_>, storm: Storm) -> Result<Expected> {
+    let places = if storm == Storm::Mixed {
+        scene.start_load();
+        send_each(scene).await?
+    } else {
+        send_all(scene).await?
+    };
     let letters = count(places.len());
     scene.start_gateway(Some("gateway-0"))?;
     let first = scene.wait_metric(0, LETTERS, |count| count > 0.0).await?;
     let began = Instant::now();
-    if is_killed {
+    if storm == Storm::Killed {
         scene.wait_metric(0, LETTERS, |count| count > letters / 4.0).await?;
         scene.restart(0).await?;
         scene.wait_committed_within(0, LETTERS_PATIENCE).await?;
@@ -46,11 +61,13 @@ pub(super) async fn play(scene: &mut Scene<'_>, is_killed: bool) -> Result<Expec
     }
     let rate = (letters - first) / began.elapsed().as_secs_f64();
     let good = Instant::now();
-    scene.start_load();
+    if storm != Storm::Mixed {
+        scene.start_load();
+    }
     let expected = scene.recover(good).await?;
     scene.stop_load().await?;
     scene.wait_committed(0).await?;
-    ensure_letters(scene, places, is_killed).await?;
+    ensure_letters(scene, places, storm == Storm::Killed).await?;
     Ok(Expected { measures: vec![("letters/s", rate)], ..expected })
 }
 
@@ -68,6 +85,21 @@ async fn send_all(scene: &Scene<'_>) -> Result<Vec<Place>> {
     let value = vec![0xff; MESSAGE_BYTES];
     let partitions = 0..scene.topic.partitions();
     let sent = partitions.map(|partition| send_many(&producer, scene.topic.name(), partition, &value));
+    Ok(try_join_all(sent).await?.concat())
+}
+
+/// Sends one message after the other, so that those of the load come between them.
+async fn send_each(scene: &Scene<'_>) -> Result<Vec<Place>> {
+    let producer = producer(scene)?;
+    let partitions = 0..scene.topic.partitions();
+    let sent = partitions.map(async |partition| {
+        let mut places = Vec::new();
+        for _ in 0..MESSAGES {
+            let offset = send(&producer, scene.topic.name(), partition, Some(b"{}")).await?;
+            places.push((partition, offset));
+        }
+        anyhow::Ok(places)
+    });
     Ok(try_join_all(sent).await?.concat())
 }
 
