@@ -81,16 +81,15 @@ pub async fn observe(
     let kafka = answer.as_ref().and_then(|answer| answer.as_ref().ok()).cloned();
     let pods = gateway_pods(&names, &world.cache);
     let stateful_set = find(&world.cache.stateful_sets, names.namespace(), &names.gateway());
-    let partitions = answer.map(|answer| partitions(pipeline, answer)).unwrap_or_default();
+    let partitions = answer.map_or_else(Default::default, |answer| partitions(pipeline, answer));
     let mut workload = stateful_set.as_deref().map(|found| WorkloadSeen::of(found, &pods));
     let job = schema_job_name(pipeline, &secrets, &partitions, workload.as_ref(), &world.shared.defaults);
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
     let look = sources.looks.look(&key, &gateways).await;
     let lag_messages = lag(pipeline, kafka.as_ref(), (look.as_deref(), &gateways, workload.as_ref()));
-    let now = world.now();
     let (report, not_ready, silent, full_volumes) = sources.memory.with(&key, |memory| {
-        let report = gateway_report::hear(&mut memory.report, look.as_deref(), &gateways, now);
-        let not_ready = not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, now);
+        let report = gateway_report::hear(&mut memory.report, look.as_deref(), &gateways, world.now());
+        let not_ready = not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, world.now());
         let silent = silence::hear(&mut memory.silence, look.as_deref(), &gateways);
         let full = full_volumes::hear(&mut memory.full_volumes, look.as_deref(), &gateways);
         (report, not_ready, silent, full)

@@ -48,7 +48,7 @@ fn at_every_call_of(packs: bool, fault: Fault, after: &mut impl FnMut(&ModelDisk
     for call in 1..CALLS_MAX {
         for seed in 1..=SEEDS {
             let disk = ModelDisk::new(seed * CALLS_MAX + call);
-            let mut naive = NaiveLog { packs, ..NaiveLog::default() };
+            let mut naive = NaiveLog::packing(packs);
             disk.fail_at(call, fault);
             let failed = course(&disk, &mut naive).is_err();
             if !disk.has_failed() {
@@ -205,7 +205,7 @@ fn step(opened: &mut Opened, naive: &mut NaiveLog, action: &Action) -> Result<()
 
 fn run(actions: &[Action], seed: u64, packs: bool) {
     let disk = ModelDisk::new(seed);
-    let mut naive = NaiveLog { packs, ..NaiveLog::default() };
+    let mut naive = NaiveLog::packing(packs);
     let mut opened = naive.open(&disk).unwrap();
     for action in actions {
         match action {

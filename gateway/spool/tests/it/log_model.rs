@@ -69,6 +69,11 @@ pub struct NaiveLog {
 }
 
 impl NaiveLog {
+    /// An empty log that packs large messages, or not.
+    pub fn packing(packs: bool) -> Self {
+        Self { packs, ..Self::default() }
+    }
+
     /// Opens the log, which takes packed messages if this one packs them.
     pub fn open(&self, disk: &ModelDisk) -> Result<Opened, Fatal> {
         open_with(disk, LogOptions { takes_packed: self.packs, ..options() })

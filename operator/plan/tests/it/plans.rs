@@ -280,18 +280,18 @@ fn what_is_outside_of_the_spec_is_waited_for() {
     let topic = |seen| Observed { partitions: [("otlp_spans".into(), seen)].into(), ..well.clone() };
     let secret = |secret| Observed { secrets: [(SecretUse::ClickHouseUser, secret)].into(), ..well.clone() };
     let away = TopicSeen::Unavailable { failure: SourceFailure::Timeout, message: "no answer".into() };
-    for (facts, reason, message) in [
-        (topic(TopicSeen::Missing), reason::SOURCE_UNAVAILABLE, "the topic \"otlp_spans\" does not exist"),
-        (topic(TopicSeen::Known(0)), reason::SOURCE_UNAVAILABLE, "the topic \"otlp_spans\" does not exist"),
-        (topic(away), reason::SOURCE_UNAVAILABLE, "no answer"),
-        (Observed { partitions: [].into(), ..well.clone() }, reason::SOURCE_UNAVAILABLE, "not known yet"),
-        (secret(SecretSeen::Missing), reason::SINK_UNAVAILABLE, "\"writer\" does not exist"),
-        (secret(lacking(KeyUse::Password)), reason::SINK_UNAVAILABLE, "has no password"),
-    ] {
-        let Ok(Planned::Waiting(waiting)) = plan(&pipeline, &facts, &defaults()) else { panic!("{facts:?}") };
+    let waits = |facts: &Observed, reason: &str, message: &str| {
+        let Ok(Planned::Waiting(waiting)) = plan(&pipeline, facts, &defaults()) else { panic!("{facts:?}") };
         assert_eq!(waiting.reason, reason);
         assert!(waiting.message.contains(message), "{}", waiting.message);
-    }
+    };
+    let is_missing = "the topic \"otlp_spans\" does not exist";
+    waits(&topic(TopicSeen::Missing), reason::SOURCE_UNAVAILABLE, is_missing);
+    waits(&topic(TopicSeen::Known(0)), reason::SOURCE_UNAVAILABLE, is_missing);
+    waits(&topic(away), reason::SOURCE_UNAVAILABLE, "no answer");
+    waits(&Observed { partitions: [].into(), ..well.clone() }, reason::SOURCE_UNAVAILABLE, "not known yet");
+    waits(&secret(SecretSeen::Missing), reason::SINK_UNAVAILABLE, "\"writer\" does not exist");
+    waits(&secret(lacking(KeyUse::Password)), reason::SINK_UNAVAILABLE, "has no password");
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Worker {
         let goes_well = matches!(first.stage, Stage::UnderWay(_)) && !first.is_told;
         goes_well
             && !self.letters.holds_message
-            && !self.letters.out_of_room_at.is_some_and(|at| at.elapsed() < CALM)
+            && self.letters.out_of_room_at.is_none_or(|at| at.elapsed() >= CALM)
             && first.ahead.next.is_none()
             && first.ahead.letters.len() < most
             && self.parts.dead_letters.has_room(ROOM_LEFT_BYTES)
