@@ -50,8 +50,8 @@ pub struct ReportMemory {
     at: Moment,
     by: Vec<Gateway>,
     said: GatewayReport,
-    /// What is known of the inserts of each, by its number.
-    inserts: BTreeMap<u32, Watched>,
+    /// What is known of the inserts of each process, by its number: also of one that is not ready at the moment.
+    inserts: BTreeMap<u32, (Gateway, Watched)>,
     /// What each has counted of messages, by its number.
     windows: BTreeMap<u32, MessageWindow>,
     /// What is known of open transactions.
@@ -68,13 +68,12 @@ pub fn hear(
 ) -> GatewayReport {
     let mut ready: Vec<Gateway> = gateways.iter().filter(|gateway| gateway.is_ready).cloned().collect();
     ready.sort_by_key(|gateway| gateway.ordinal);
-    if let Some(ReportMemory { at, by, said, .. }) = memory {
-        // A clock that went back by far must not keep this for ever.
-        let is_fresh = now.abs_diff(at.0) < if said.inserts_in_doubt { DOUBT_FRESH_MS } else { FRESH_MS };
+    if let Some(before) = memory.as_ref() {
+        let is_fresh = before.is_fresh(Moment(now)) && !before.has_replaced(&ready);
         // They were asked and have not answered yet: their last report holds, except for what may have ended since.
-        if is_fresh || look.map_or(!ready.is_empty(), |look| look.at == *at) {
-            let mut said = said.clone();
-            said.told.has_empty_queue &= is_fresh && *by == ready;
+        if is_fresh || look.map_or(!ready.is_empty(), |look| look.at == before.at) {
+            let mut said = before.said.clone();
+            said.told.has_empty_queue &= is_fresh && before.by == ready;
             return said;
         }
     }
@@ -122,10 +121,27 @@ pub fn hear(
     };
     if !answers.is_empty() {
         let at = Moment(now);
+        let inserts = with_processes(memory.take(), &ready, &inserts);
         *memory =
             Some(ReportMemory { at, by: ready, said: said.clone(), inserts, windows, open_transactions });
     }
     said
+}
+
+impl ReportMemory {
+    /// Whether it still holds. A clock that went back by far must not keep it for ever.
+    fn is_fresh(&self, now: Moment) -> bool {
+        let fresh_ms = if self.said.inserts_in_doubt { DOUBT_FRESH_MS } else { FRESH_MS };
+        now.0.abs_diff(self.at.0) < fresh_ms
+    }
+
+    /// Whether one of these is another process than the one that was heard under its number.
+    fn has_replaced(&self, ready: &[Gateway]) -> bool {
+        let known = |gateway: &Gateway| self.inserts.get(&gateway.ordinal);
+        ready
+            .iter()
+            .any(|gateway| known(gateway).is_some_and(|(process, _)| !process.is_same_process(gateway)))
+    }
 }
 
 /// What is known of those that are ready: of their inserts and of their messages. Of one that is new, nothing.
@@ -133,12 +149,30 @@ fn watched(
     before: Option<&ReportMemory>,
     ready: &[Gateway],
 ) -> (BTreeMap<u32, Watched>, BTreeMap<u32, MessageWindow>) {
-    let of = |ordinal: u32| {
-        let inserts = before.and_then(|before| before.inserts.get(&ordinal)).copied();
+    let of = |gateway: &Gateway| {
+        let ordinal = gateway.ordinal;
+        let inserts = before.and_then(|before| before.inserts.get(&ordinal)).map(|(process, watched)| {
+            if process.is_same_process(gateway) { *watched } else { Watched::of_new_process() }
+        });
         let window = before.and_then(|before| before.windows.get(&ordinal)).copied();
         ((ordinal, inserts.unwrap_or_default()), (ordinal, window.unwrap_or_default()))
     };
-    ready.iter().map(|gateway| of(gateway.ordinal)).unzip()
+    ready.iter().map(of).unzip()
+}
+
+/// What is known of inserts, with the processes that it is known of.
+fn with_processes(
+    before: Option<ReportMemory>,
+    ready: &[Gateway],
+    inserts: &BTreeMap<u32, Watched>,
+) -> BTreeMap<u32, (Gateway, Watched)> {
+    let mut known = before.map(|before| before.inserts).unwrap_or_default();
+    for gateway in ready {
+        if let Some(watched) = inserts.get(&gateway.ordinal) {
+            known.insert(gateway.ordinal, (gateway.clone(), *watched));
+        }
+    }
+    known
 }
 
 /// How the last insert failed of the first gateway whose inserts fail. One that misses the database comes before others: the server that it asks may be

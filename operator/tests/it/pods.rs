@@ -250,6 +250,13 @@ impl Pods {
         });
     }
 
+    /// Another process runs in its pod.
+    pub fn runs_anew(&self, ordinal: usize) {
+        self.server.change(&format!("pods/{}", self.name(ordinal)), |pod| {
+            pod["status"]["containerStatuses"][0]["containerID"] = "containerd://another".into();
+        });
+    }
+
     /// From now on it answers no request.
     pub fn falls_silent(&self, ordinal: usize) {
         self.all[ordinal].serving.iter().for_each(JoinHandle::abort);

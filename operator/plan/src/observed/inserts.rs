@@ -11,6 +11,9 @@
 //! A read without an attempt says nothing, and the former state holds: a gateway waits longer between two attempts of a block than the
 //! operator between two reads. One or two failed attempts beside successful ones do not change the state either.
 //!
+//! Another process counts from nothing, and nothing is known of its inserts: what it has counted by the first look is all of now. The operator looks
+//! again after 15 s if no insert came through by then.
+//!
 //! If ClickHouse refuses all inserts from a moment on, the next read finds inserts of before and failures since: nothing is certain. While a gateway
 //! is in doubt like that, the operator reads every 15 s, and two more reads make it certain. That takes at most 60 s: the first 30 s are the wait
 //! for the first read.
@@ -109,8 +112,10 @@ pub struct Watched {
     last: Option<Inserts>,
     looks_failed: u8,
     is_failing: Option<bool>,
-    /// Whether inserts failed at the last look beside others that came through.
-    is_mixed: bool,
+    /// Whether the last look leaves open how inserts go: some failed beside others that came through, or a new process has inserted nothing yet.
+    is_open: bool,
+    /// Whether the process has not been looked at since it began.
+    is_new: bool,
 }
 
 /// What is known of the inserts of all gateways.
@@ -134,22 +139,30 @@ impl Watched {
         self.is_failing == Some(true)
     }
 
-    /// Whether inserts have failed lately, and it is not known yet whether others come through.
+    /// Whether inserts have failed lately, or the process is new, and it is not known yet whether inserts come through.
     pub fn is_in_doubt(&self) -> bool {
-        !self.is_failing() && (self.is_mixed || self.looks_failed > 0)
+        !self.is_failing() && (self.is_open || self.looks_failed > 0)
+    }
+
+    /// Of a process that has replaced one which was looked at: all that it has counted happened since.
+    #[must_use]
+    pub fn of_new_process() -> Self {
+        Self { last: Some(Inserts::default()), is_new: true, ..Self::default() }
     }
 
     /// After another look.
     #[must_use]
     pub fn look(self, now: Inserts) -> Self {
-        let after = Self { last: Some(now), is_mixed: false, ..self };
-        let Some(last) = self.last.filter(|last| last.done <= now.done && last.failed <= now.failed) else {
-            // The first look, or a gateway that was started again and counts from nothing.
-            return after;
-        };
+        let Some(last) = self.last else { return Self { last: Some(now), ..self } };
+        if now.done < last.done || now.failed < last.failed {
+            return Self::of_new_process().look(now);
+        }
+        let after = Self { last: Some(now), is_open: self.is_new, is_new: false, ..self };
         let has_failed = now.failed > last.failed;
-        if now.done > last.done || (!has_failed && !now.waiting) {
-            return Self { looks_failed: 0, is_failing: Some(false), is_mixed: has_failed, ..after };
+        // A process that has just begun may have nothing to insert yet.
+        let is_idle = !self.is_new && !has_failed && !now.waiting;
+        if now.done > last.done || is_idle {
+            return Self { looks_failed: 0, is_failing: Some(false), is_open: has_failed, ..after };
         }
         let looks_failed = self.looks_failed.saturating_add(u8::from(has_failed));
         let is_failing = if looks_failed >= LOOKS_FAILED { Some(true) } else { self.is_failing };
@@ -190,11 +203,30 @@ mod tests {
             (&[(5, 1), (5, 2), (5, 3), (5, 3), (5, 3)], Some(true)),
             (&[(5, 1), (5, 2), (5, 3), (6, 4)], Some(false)),
             (&[(5, 1), (5, 1), (5, 1)], None),
-            // Started again: it counts from nothing.
-            (&[(5, 1), (5, 2), (0, 0), (0, 1)], Some(true)),
         ] {
             assert_eq!(after(looks), expected, "{looks:?}");
         }
+    }
+
+    #[test]
+    fn a_new_process_begins_without_the_judgement_of_the_former_one() {
+        for (looks, expected) in [
+            (&[(5, 1), (5, 2), (5, 3), (0, 0)][..], None),
+            (&[(5, 1), (5, 2), (5, 3), (1, 0)], Some(false)),
+            (&[(5, 1), (5, 2), (5, 3), (0, 1)], None),
+            (&[(5, 1), (5, 2), (0, 0), (0, 1)], None),
+            (&[(5, 1), (5, 2), (5, 3), (0, 1), (0, 2)], Some(true)),
+            (&[(5, 1), (6, 1), (0, 0)], None),
+        ] {
+            assert_eq!(after(looks), expected, "{looks:?}");
+        }
+        // Without a lower counter, only the pod tells that it is another process.
+        let look = |done, failed, waiting| Watched::of_new_process().look(Inserts { done, failed, waiting });
+        assert_eq!(look(7, 9, true).is_failing, Some(false));
+        let idle = look(0, 0, false);
+        assert_eq!((idle.is_failing, idle.is_in_doubt()), (None, true), "it may be about to insert");
+        let idle = idle.look(Inserts::default());
+        assert_eq!((idle.is_failing, idle.is_in_doubt()), (Some(false), false));
     }
 
     #[test]
