@@ -7,6 +7,7 @@ mod apply_failure;
 mod coarse;
 pub(crate) mod derived;
 mod edge;
+mod inserts;
 mod loss;
 mod messages;
 mod one_time_events;

@@ -13,7 +13,7 @@ use crate::{
     planned::{Plan, Planned, Waiting},
     status::{
         derived::whole_mib,
-        edge, messages, otlp, readers, silent, unheard,
+        edge, inserts, messages, otlp, readers, silent, unheard,
         verdict::{self, Verdict},
         volumes,
     },
@@ -288,7 +288,7 @@ impl Progress {
 
     /// Gateways run, and their inserts fail. `Ready` is false, because a user who waits for it waits for rows in the table.
     fn of_inserts(pipeline: &TracePipeline, observed: &Observed) -> Option<Self> {
-        let failing = verdict::inserts_failing(pipeline, observed)?;
+        let failing = inserts::failing(pipeline, observed)?;
         Some(Self::waiting(reason::SINK_UNAVAILABLE, failing.words()))
     }
 

@@ -4,14 +4,13 @@ use crate::{
     facts::Observed,
     ground::words::plural,
     identity::secrets::mounted,
-    names::Names,
     observed::{
         GATEWAYS_MISS, GATEWAYS_WAIT, OF_SINK, SchemaFailure, SchemaSeen, SourceFailure, TopicSeen,
-        inserts::SinkSeen, is_said_by_the_job,
+        is_said_by_the_job,
     },
     pipeline::{Intent, connections::where_it_stands, otlp_config::REPLICAS_OF_REQUESTS},
     scale::{Hold, Limit, Load},
-    status::{messages, otlp, scaling::joined, transactions, unconnected},
+    status::{inserts, messages, otlp, scaling::joined, transactions, unconnected},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
@@ -141,7 +140,7 @@ pub(super) fn sink_reachable(pipeline: &TracePipeline, observed: &Observed) -> V
     if let Err(unusable) = mounted(&pipeline.spec, &observed.secrets, Side::Sink) {
         return Verdict::no(unusable.reason, unusable.message);
     }
-    let failing = inserts_failing(pipeline, observed)
+    let failing = inserts::failing(pipeline, observed)
         .or_else(|| messages::rows_refused(pipeline, observed))
         .or_else(|| refused_at_start(pipeline, observed));
     if let Some(failing) = failing {
@@ -204,7 +203,12 @@ pub(super) fn of_schema(pipeline: &TracePipeline, observed: &Observed, failure: 
 }
 
 /// Where the credentials are that were refused, and who has them.
-fn with_secret(pipeline: &TracePipeline, observed: &Observed, of: SecretUse, message: &str) -> String {
+pub(super) fn with_secret(
+    pipeline: &TracePipeline,
+    observed: &Observed,
+    of: SecretUse,
+    message: &str,
+) -> String {
     let mounted = mounted(&pipeline.spec, &observed.secrets, of.side()).unwrap_or_default();
     let Some(found) = mounted.iter().find(|one| one.of == of) else { return message.to_owned() };
     let runs = observed.workload.as_ref().is_some_and(|workload| workload.replicas > 0);
@@ -216,32 +220,6 @@ fn with_secret(pipeline: &TracePipeline, observed: &Observed, of: SecretUse, mes
         ""
     };
     format!("{message}; the credentials are those of the Secret {:?}{kept}", found.secret)
-}
-
-/// `None` while inserts succeed. An operator that has just started has nothing to compare yet, and keeps the former condition, as long as
-/// there are gateways.
-pub(super) fn inserts_failing(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
-    let whose = match observed.sink {
-        SinkSeen::Failing { all: true } => "every gateway",
-        SinkSeen::Failing { all: false } => "some of the gateways",
-        SinkSeen::Well => return None,
-        SinkSeen::NotKnown => {
-            return messages::said_before(
-                pipeline,
-                observed,
-                condition::SINK_REACHABLE,
-                &[reason::INSERTS_FAILING],
-            );
-        }
-    };
-    let how = match &observed.insert_error {
-        Some(failed) => {
-            let gateways = Names::of(pipeline).map(|names| names.gateway()).unwrap_or_default();
-            format!(". {gateways}-{}: {}", failed.ordinal, failed.error.words())
-        }
-        None => "; see ClickHouse's answer in the gateways' logs".to_owned(),
-    };
-    Some(Verdict::no(reason::INSERTS_FAILING, format!("the inserts of {whose} fail, and none succeeds{how}")))
 }
 
 /// That a gateway does not begin to read, because ClickHouse does not answer it or refuses its user. An operator that has just started keeps the

@@ -213,7 +213,8 @@ fn inserts_that_fail_are_said_with_the_answer_if_a_gateway_tells_it() {
     for (insert_error, words) in [
         (
             Some(FailedInsert { ordinal: 0, error }),
-            "and none succeeds. demo-gateway-0: ClickHouse answered with code 497: not enough privileges",
+            "and none succeeds. demo-gateway-0: ClickHouse answered with code 497: not enough privileges; grant the gateways' user the right \
+             that is missing (gateway/TABLE.md, Grants)",
         ),
         (None, "and none succeeds; see ClickHouse's answer in the gateways' logs"),
     ] {
@@ -221,5 +222,47 @@ fn inserts_that_fail_are_said_with_the_answer_if_a_gateway_tells_it() {
         let status = said(&pipeline, &Observed { sink, insert_error, ..well.clone() });
         let message = &condition(&status, "SinkReachable").message;
         assert!(message.ends_with(words), "{message}");
+    }
+}
+
+#[test]
+fn inserts_that_fail_are_said_with_what_helps() {
+    let pipeline = with_credentials();
+    for (facts, is_kept) in both(SecretUse::ClickHouseUser).into_iter().zip([true, false]) {
+        let failing = |code: u32, class: &str| {
+            let error = InsertError {
+                class: class.into(),
+                code: Some(code),
+                message: "refused".into(),
+                table_error: None,
+            };
+            let insert_error = Some(FailedInsert { ordinal: 0, error });
+            let sink = SinkSeen::Failing { all: true };
+            let status = said(&pipeline, &Observed { sink, insert_error, ..facts.clone() });
+            condition(&status, "SinkReachable").message.clone()
+        };
+        let refused = failing(516, "Halt");
+        assert!(
+            refused.contains("code 516: refused; the credentials are those of the Secret \"writer\""),
+            "{refused}"
+        );
+        assert_eq!(refused.contains(KEPT), is_kept, "{refused}");
+        for (code, class, words) in [
+            (60, "Halt", "schema.management: CreateIfMissing"),
+            (81, "Halt", "sink.clickhouse.endpoints"),
+            (164, "Halt", "set readonly to 0"),
+            (195, "Halt", "allow the addresses"),
+            (241, "BackPressure", "more memory"),
+            (252, "BackPressure", "merges do not keep up"),
+            (291, "Halt", "grant the gateways' user"),
+        ] {
+            let said = failing(code, class);
+            assert!(said.contains(words) && !said.contains("Secret"), "{said}");
+        }
+        // Another cause with the same code: a replica without Keeper, and a block of too many partitions.
+        for (code, class) in [(164, "BackPressure"), (252, "Split")] {
+            let said = failing(code, class);
+            assert!(said.ends_with(": refused"), "{said}");
+        }
     }
 }

@@ -1,0 +1,83 @@
+//! Inserts that fail, as the condition `SinkReachable` reports them: what ClickHouse answers a gateway, and what helps.
+
+use super::{
+    messages,
+    verdict::{Verdict, with_secret},
+};
+use crate::{
+    facts::Observed,
+    names::Names,
+    observed::inserts::{InsertError, SinkSeen},
+    pipeline::connections::where_it_stands,
+};
+use sluice_crds::{
+    SecretUse, TracePipeline,
+    status::{condition, reason},
+};
+
+/// The class of an insert that waits for a person.
+const HALT: &str = "Halt";
+
+/// The class of an insert that is sent in parts.
+const SPLIT: &str = "Split";
+
+/// `None` while inserts succeed. An operator that has just started has nothing to compare yet, and keeps the former condition, as long as
+/// there are gateways.
+pub(super) fn failing(pipeline: &TracePipeline, observed: &Observed) -> Option<Verdict> {
+    let whose = match observed.sink {
+        SinkSeen::Failing { all: true } => "every gateway",
+        SinkSeen::Failing { all: false } => "some of the gateways",
+        SinkSeen::Well => return None,
+        SinkSeen::NotKnown => {
+            return messages::said_before(
+                pipeline,
+                observed,
+                condition::SINK_REACHABLE,
+                &[reason::INSERTS_FAILING],
+            );
+        }
+    };
+    let how = match &observed.insert_error {
+        Some(failed) => {
+            let gateways = Names::of(pipeline).map(|names| names.gateway()).unwrap_or_default();
+            format!(". {gateways}-{}: {}", failed.ordinal, with_remedy(pipeline, observed, &failed.error))
+        }
+        None => "; see ClickHouse's answer in the gateways' logs".to_owned(),
+    };
+    Some(Verdict::no(reason::INSERTS_FAILING, format!("the inserts of {whose} fail, and none succeeds{how}")))
+}
+
+/// How an insert failed, and what helps.
+fn with_remedy(pipeline: &TracePipeline, observed: &Observed, error: &InsertError) -> String {
+    let words = error.words();
+    // UNKNOWN_USER, WRONG_PASSWORD, REQUIRED_PASSWORD, AUTHENTICATION_FAILED: as the schema Job's AuthFailed.
+    if matches!(error.code, Some(192..=194 | 516)) {
+        let place = where_it_stands(pipeline.spec.sink.clickhouse.connection_ref.as_ref());
+        return with_secret(pipeline, observed, SecretUse::ClickHouseUser, &words) + &place;
+    }
+    match remedy(error) {
+        Some(remedy) => format!("{words}; {remedy}"),
+        None => words,
+    }
+}
+
+/// What helps, for codes that leave no doubt. The gateways' logs have advice for each code.
+fn remedy(error: &InsertError) -> Option<&'static str> {
+    let is = |class: &str| error.class == class;
+    match error.code? {
+        60 => Some(
+            "create the table, or let the schema Job do it (schema.management: CreateIfMissing); check the target tables of materialized views",
+        ),
+        81 => Some("check that sink.clickhouse.endpoints lead to the right servers, and create the database"),
+        // READONLY has another class if a replica has lost its Keeper.
+        164 if is(HALT) => Some("set readonly to 0 in the profile of the gateways' user"),
+        195 => Some("allow the addresses of the gateways for their user in ClickHouse"),
+        241 => Some("give the server or the gateways' user more memory, or run fewer gateways"),
+        // TOO_MANY_PARTS: for the class Split, it is about the partitions of one block.
+        252 if !is(SPLIT) => Some(
+            "merges do not keep up: start them if they are stopped, or give ClickHouse more CPU or a faster disk",
+        ),
+        291 | 497 => Some("grant the gateways' user the right that is missing (gateway/TABLE.md, Grants)"),
+        _ => None,
+    }
+}
