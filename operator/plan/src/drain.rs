@@ -161,7 +161,8 @@ fn draining(now: Moment, terms: Terms, drain: &DrainStatus, seen: &Seen) -> Step
     let mut reason = format!("{} of {} are empty", leaving.len() - held.len(), leaving.len());
     // A person may have to act for these.
     let is_named = |(ordinal, answer): &(u32, Answer)| {
-        matches!(answer, Answer::Silent | Answer::Unreadable) || seen.stopped(*ordinal).is_some()
+        matches!(answer, Answer::Silent | Answer::OtherPod | Answer::Unreadable)
+            || seen.stopped(*ordinal).is_some()
     };
     let late_ones: Vec<_> = held.into_iter().filter(is_named).collect();
     if since_seconds >= f64::from(SILENT_SECONDS) && !late_ones.is_empty() {
@@ -356,6 +357,12 @@ mod tests {
             |second: u64| step(Moment(second * 1_000), TERMS, Some(&begun), &seen).next.unwrap().reason;
         assert_eq!(said(29), "1 of 2 are empty");
         assert_eq!(said(30), "1 of 2 are empty: gateway 3 does not answer the operator on port 9091");
+        let seen = Seen { answers: [(2, Answer::Done), (3, Answer::OtherPod)].into(), ..seen };
+        let said =
+            |second: u64| step(Moment(second * 1_000), TERMS, Some(&begun), &seen).next.unwrap().reason;
+        assert_eq!(said(29), "1 of 2 are empty");
+        let expected = "1 of 2 are empty: another pod answers at the address of gateway 3: compare";
+        assert!(said(30).starts_with(expected), "{}", said(30));
     }
 
     #[test]

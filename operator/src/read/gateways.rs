@@ -236,7 +236,8 @@ impl Gateway {
             (_, Ok((StatusCode::NOT_FOUND, _))) => Answer::Unknown,
             (drain::Request::Resume, Ok((status, _))) if status.is_success() => Answer::Done,
             (drain::Request::Drain, Ok((status, _))) if status.is_success() => self.held().await,
-            _ => Answer::Silent,
+            (_, Ok((status, _))) => self.no_answer(&self.refused(path, status)),
+            (_, Err(error)) => self.no_answer(&error),
         }
     }
 
@@ -270,11 +271,14 @@ impl Gateway {
 
     fn no_answer(&self, error: &Error) -> Answer {
         debug!(pod = %self.name, %error, "a gateway does not say what it holds");
-        Answer::Silent
+        error.answer()
     }
 
     fn refused(&self, path: &'static str, status: StatusCode) -> Error {
-        Error::Refused { address: self.address, path, status }
+        match status {
+            StatusCode::MISDIRECTED_REQUEST => Error::Misdirected { address: self.address, path },
+            _ => Error::Refused { address: self.address, path, status },
+        }
     }
 
     fn unreadable(&self, path: &'static str, source: StateError) -> Error {
@@ -382,6 +386,16 @@ mod tests {
         ] {
             assert_eq!(held(&remaining(body)), expected, "{body}");
         }
+    }
+
+    #[test]
+    fn a_drain_knows_that_another_pod_answers() {
+        for (status, expected) in [(421, Answer::OtherPod), (503, Answer::Silent)] {
+            let error = gateway().refused(STATE_PATH, StatusCode::from_u16(status).unwrap());
+            assert_eq!(gateway().no_answer(&error), expected, "{error}");
+        }
+        let other = PodIdentity { name: Some("other-gateway-1".into()), ..PodIdentity::default() };
+        assert_eq!(gateway().prove(&other).unwrap_err().answer(), Answer::OtherPod);
     }
 
     #[test]

@@ -101,9 +101,12 @@ fn keep_members(
         let is_member = match answer {
             Answer::Gone => away.contains(one) || (pods.peek().is_none() && is_early),
             Answer::Done | Answer::Damaged => pods.any(|pod| has_just_started(pod, now)),
-            Answer::Away | Answer::Unknown | Answer::Holds { .. } | Answer::Unreadable | Answer::Silent => {
-                false
-            }
+            Answer::Away
+            | Answer::Unknown
+            | Answer::Holds { .. }
+            | Answer::Unreadable
+            | Answer::OtherPod
+            | Answer::Silent => false,
         };
         if is_member {
             *answer = Answer::Away;

@@ -170,7 +170,7 @@ pub async fn give_back(
     };
     let command = Command { request: Request::Resume, since: written.since.clone() };
     let answer = Held { names: &names, world }.ask((command, written.gateway), facts, commands).await?;
-    if answer == Answer::Silent {
+    if matches!(answer, Answer::Silent | Answer::OtherPod) {
         warn!(
             namespace = names.namespace(),
             pipeline = names.pipeline(),

@@ -24,6 +24,8 @@ pub enum Answer {
     },
     /// It cannot read a log on its volume now, and the requests in it are not inserted.
     Unreadable,
+    /// Another pod answers at the address of its pod.
+    OtherPod,
     /// It did not answer in time.
     Silent,
 }

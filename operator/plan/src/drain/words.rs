@@ -28,6 +28,9 @@ pub(super) fn named(held: &[(u32, Answer)], seen: &Seen) -> String {
                  whether"
             )
         }
+        (Answer::OtherPod, _) => format!(
+            "another pod answers at the address of gateway {ordinal}: compare status.podIP of its pod with the addresses of the others"
+        ),
         _ => format!("gateway {ordinal} does not answer the operator on port {CONTROL_PORT}"),
     });
     listed(words)

@@ -189,6 +189,7 @@ fn draining(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
         }
         (Answer::Gone | Answer::Away, _) => "it does not run".to_owned(),
         (Answer::Unknown, _) => "its version cannot drain".to_owned(),
+        (Answer::OtherPod, _) => "another pod answers at its address".to_owned(),
         (Answer::Silent, _) => "it does not answer".to_owned(),
     };
     // Also if it is empty: a pod that the API server refuses to hold or delete must read again.
@@ -216,7 +217,7 @@ fn resuming(now: Moment, terms: Terms, written: &ReplacementStatus, seen: &Seen<
     match seen.answer {
         _ if is_over && !seen.may_go_on => Step::default(),
         Answer::Done | Answer::Damaged | Answer::Gone | Answer::Away | Answer::Unknown => Step::default(),
-        Answer::Holds { .. } | Answer::Unreadable | Answer::Silent => {
+        Answer::Holds { .. } | Answer::Unreadable | Answer::OtherPod | Answer::Silent => {
             changed(written, DrainState::Resuming, now, written.reason.clone())
         }
     }

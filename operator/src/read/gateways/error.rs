@@ -3,7 +3,7 @@
 use super::{REQUEST_SECONDS, exchange};
 use hyper::StatusCode;
 use sluice_gateway_config::StateError;
-use sluice_plan::observed::Silence;
+use sluice_plan::{drain::Answer, observed::Silence};
 use std::net::SocketAddr;
 
 /// Why a gateway gave no answer.
@@ -27,6 +27,9 @@ pub enum Error {
     /// It answers something else.
     #[error("the answer of {address} to {path} {source}")]
     Unreadable { address: SocketAddr, path: &'static str, source: StateError },
+    /// The address is another pod's by now, which does not say which.
+    #[error("{address} answers {path} as another pod")]
+    Misdirected { address: SocketAddr, path: &'static str },
     /// The address is another pod's by now.
     #[error("{address} answers {path} as another pod, {found}, not as {meant}")]
     OtherPod { address: SocketAddr, path: &'static str, found: String, meant: String },
@@ -40,7 +43,15 @@ impl Error {
                 false
             }
             Self::Ask { source, .. } => matches!(source, exchange::Error::TooLarge),
-            Self::Unreadable { .. } | Self::OtherPod { .. } => true,
+            Self::Unreadable { .. } | Self::Misdirected { .. } | Self::OtherPod { .. } => true,
+        }
+    }
+
+    /// What a drain takes it for.
+    pub(super) fn answer(&self) -> Answer {
+        match self {
+            Self::Misdirected { .. } | Self::OtherPod { .. } => Answer::OtherPod,
+            _ => Answer::Silent,
         }
     }
 
