@@ -27,6 +27,8 @@ pub enum TopicSeen {
 pub enum SourceFailure {
     /// No broker could be connected to.
     Unreachable,
+    /// The operator has not asked it lately: it waits for other clusters.
+    NotAsked,
     /// A broker is connected and does not answer in time.
     Timeout,
     /// A broker was reached, and no TLS connection came of it.
@@ -39,7 +41,7 @@ impl SourceFailure {
     /// The reason in a condition.
     pub fn reason(self) -> &'static str {
         match self {
-            Self::Unreachable => reason::UNREACHABLE,
+            Self::Unreachable | Self::NotAsked => reason::UNREACHABLE,
             Self::Timeout => reason::TIMEOUT,
             Self::TlsFailed => reason::TLS_FAILED,
             Self::AuthFailed => reason::AUTH_FAILED,

@@ -257,6 +257,11 @@ impl Progress {
     /// Kafka is away and the plan is made from what the status remembers.
     fn of_source(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Self> {
         plan.topics().iter().find_map(|topic| match observed.partitions.get(&topic.name) {
+            Some(TopicSeen::Unavailable { failure, .. })
+                if verdict::before_it_is_asked(pipeline, observed, *failure).is_some() =>
+            {
+                None
+            }
             Some(TopicSeen::Unavailable { failure, message }) => {
                 let message = verdict::of_source(pipeline, observed, *failure, message);
                 let held = "; until Kafka answers, gateways keep their present brokers, and a pod that restarts reads the current Secrets";

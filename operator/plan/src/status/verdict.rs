@@ -103,6 +103,9 @@ fn topics_reachable(
     for topic in topics {
         match seen.get(topic) {
             Some(TopicSeen::Unavailable { failure, message }) => {
+                if let Some(before) = before_it_is_asked(pipeline, observed, *failure) {
+                    return before;
+                }
                 return Verdict::no(failure.reason(), of_source(pipeline, observed, *failure, message));
             }
             Some(TopicSeen::Known(count @ 1..)) => partitions = partitions.saturating_add(*count),
@@ -130,6 +133,19 @@ fn topics_reachable(
             format!("Kafka has no topic {missing}; create it, or correct source.kafka.topics"),
         )
     }
+}
+
+/// That Kafka could be used when an operator last asked it for the same spec, until this one asks it.
+pub(super) fn before_it_is_asked(
+    pipeline: &TracePipeline,
+    observed: &Observed,
+    failure: SourceFailure,
+) -> Option<Verdict> {
+    let said = pipeline.status.as_ref()?.condition(condition::SOURCE_REACHABLE)?;
+    let is_same_spec = said.observed_generation == pipeline.metadata.generation;
+    let reasons = [reason::OK, reason::MESSAGES_REJECTED, reason::MESSAGES_WITHOUT_SPANS];
+    let before = messages::said_before(pipeline, observed, condition::SOURCE_REACHABLE, &reasons);
+    before.filter(|before| failure == SourceFailure::NotAsked && is_same_spec && before.refusal().is_none())
 }
 
 /// Whether ClickHouse answered with these credentials when the schema Job last asked, and takes what gateways insert since.
@@ -182,7 +198,10 @@ pub(super) fn of_source(
     };
     let words = match failure {
         SourceFailure::AuthFailed => with_secret(pipeline, observed, of, message),
-        SourceFailure::Unreachable | SourceFailure::Timeout | SourceFailure::TlsFailed => message.to_owned(),
+        SourceFailure::Unreachable
+        | SourceFailure::NotAsked
+        | SourceFailure::Timeout
+        | SourceFailure::TlsFailed => message.to_owned(),
     };
     words + &where_it_stands(kafka.and_then(|kafka| kafka.connection_ref.as_ref()))
 }

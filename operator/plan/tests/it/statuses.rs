@@ -259,6 +259,29 @@ fn a_source_that_is_not_there_is_waited_for() {
     }
 }
 
+/// At the limit of Kafka clients, an operator that has just started asks one cluster after another.
+#[test]
+fn a_source_that_was_well_and_is_not_asked_yet_stays_well_for_the_same_spec() {
+    let (mut pipeline, well) = running(&json!({}), &[]);
+    pipeline.metadata.generation = Some(3);
+    pipeline.status = Some(said(&pipeline, &well));
+    let with = |failure| {
+        let seen = TopicSeen::Unavailable { failure, message: "it waits".into() };
+        Observed { partitions: [("otlp_spans".into(), seen)].into(), ..well.clone() }
+    };
+    let reasons = |pipeline: &TracePipeline, failure| {
+        let status = said(pipeline, &with(failure));
+        ["SourceReachable", "Ready"].map(|kind| condition(&status, kind).reason.clone())
+    };
+    assert_eq!(reasons(&pipeline, SourceFailure::NotAsked), ["Ok", "Running"]);
+    assert_eq!(reasons(&pipeline, SourceFailure::Unreachable), ["Unreachable", "SourceUnavailable"]);
+    let mut edited = pipeline.clone();
+    edited.metadata.generation = Some(4);
+    assert_eq!(reasons(&edited, SourceFailure::NotAsked)[0], "Unreachable", "brokers may be others");
+    pipeline.status = Some(said(&pipeline, &with(SourceFailure::Unreachable)));
+    assert_eq!(reasons(&pipeline, SourceFailure::NotAsked), ["Unreachable", "SourceUnavailable"]);
+}
+
 #[test]
 fn a_source_that_went_away_keeps_the_plan_and_says_so() {
     let (mut pipeline, well) = running(&json!({}), &[]);

@@ -35,7 +35,7 @@ fn to_check(error: &Error, failure: SourceFailure) -> &'static str {
             "what listens there: it accepts connections and does not answer, as a broker that hangs, a proxy without a broker, or a listener of another protocol"
         }
         (_, SourceFailure::Timeout) => "the brokers, and whether a firewall drops the operator's packets",
-        (_, SourceFailure::Unreachable) => {
+        (_, SourceFailure::Unreachable | SourceFailure::NotAsked) => {
             "source.kafka.bootstrapServers, DNS and network policies: the operator's own pod must reach the brokers"
         }
     }

@@ -8,15 +8,16 @@
 //!
 //! [`QUESTIONS_MAX`]: crate::read::kafka::clients::QUESTIONS_MAX
 
+mod error;
+
+pub use error::Error;
+
 use super::{
     self as kafka, Position,
     clients::{CLIENTS_MAX_DEFAULT, Clients, Connected, Connection, IDLE_SECONDS_MAX},
     cluster::Cluster,
-    remedy,
-    security::Unreadable,
 };
 use crate::world::metrics::KafkaClientMetrics;
-use rdkafka::types::RDKafkaErrorCode;
 use sluice_plan::{SourceFailure, scale::PartitionSample};
 use std::{
     collections::HashMap,
@@ -35,6 +36,9 @@ const FRESH_SECONDS: u64 = 5;
 /// An answer counts for this many seconds while none comes that is newer: one question that fails while a broker restarts does not make
 /// Kafka unreachable, the second one in a row, half a minute later, does. Scaling decides by no answer that is older than its last look.
 const GOOD_SECONDS: u64 = 60;
+/// A source that the operator does not ask, because it waits for other clusters, counts as unreachable after this many seconds. Until then, what the
+/// status said before a restart holds. Chosen: as long as an answer counts.
+const UNASKED_SECONDS_MAX: u64 = GOOD_SECONDS;
 /// What is known about a source is dropped if no reconcile asked for it for this many seconds.
 const KNOWN_SECONDS_MAX: u64 = 2 * IDLE_SECONDS_MAX;
 
@@ -84,73 +88,6 @@ impl Sample {
     }
 }
 
-/// Why there is no answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Error {
-    /// In which way Kafka does not answer.
-    pub failure: SourceFailure,
-    /// What the client said, for people.
-    pub message: String,
-    /// Whether no broker answered. A refusal is an answer; a connection that ends during its TLS handshake is none.
-    is_silence: bool,
-}
-
-impl Error {
-    fn of(error: &kafka::Error, source: &Source) -> Self {
-        let failure = match error.code() {
-            Some(RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::RequestTimedOut) => {
-                SourceFailure::Timeout
-            }
-            Some(
-                RDKafkaErrorCode::Authentication
-                | RDKafkaErrorCode::SaslAuthenticationFailed
-                | RDKafkaErrorCode::TopicAuthorizationFailed
-                | RDKafkaErrorCode::GroupAuthorizationFailed
-                | RDKafkaErrorCode::ClusterAuthorizationFailed,
-            ) => SourceFailure::AuthFailed,
-            Some(RDKafkaErrorCode::SSL) => SourceFailure::TlsFailed,
-            Some(_) if error.is_cut_handshake() => SourceFailure::TlsFailed,
-            _ => SourceFailure::Unreachable,
-        };
-        let message = remedy::words(error, failure, source.cluster.bootstrap_servers());
-        let is_silence = match failure {
-            SourceFailure::Unreachable | SourceFailure::Timeout => true,
-            SourceFailure::TlsFailed => error.is_cut_handshake(),
-            SourceFailure::AuthFailed => false,
-        };
-        Self { failure, message, is_silence }
-    }
-
-    /// No broker answered.
-    pub(crate) fn silence(failure: SourceFailure, message: String) -> Self {
-        Self { failure, message, is_silence: true }
-    }
-
-    /// Kafka was not asked, since its Secrets cannot be used.
-    pub fn unasked(why: &Unreadable) -> Self {
-        Self::silence(SourceFailure::Unreachable, why.to_string())
-    }
-
-    fn slow(source: &Source) -> Self {
-        let message = format!("Kafka at {} does not answer in time", source.cluster.bootstrap_servers());
-        Self::silence(SourceFailure::Timeout, message)
-    }
-
-    fn too_many(source: &Source, most: usize) -> Self {
-        let message = format!(
-            "Kafka at {} is not asked: the operator waits for {most} other clusters, and --kafka-clients-max allows no more",
-            source.cluster.bootstrap_servers()
-        );
-        Self::silence(SourceFailure::Unreachable, message)
-    }
-
-    fn broken_off(broken: &tokio::task::JoinError) -> Self {
-        let message = format!("the question to Kafka broke off: {broken}");
-        Self::silence(SourceFailure::Unreachable, message)
-    }
-}
-
 #[derive(Debug, Default)]
 struct Known {
     asking: bool,
@@ -158,6 +95,8 @@ struct Known {
     ended: Option<Instant>,
     /// What came of it, where it was no answer.
     error: Option<Error>,
+    /// Since when it is due to be asked, and is not; `None` once it was asked.
+    unasked_since: Option<Instant>,
     /// The last answer, and when it came.
     good: Option<(Instant, Sample)>,
 }
@@ -166,13 +105,23 @@ impl Known {
     fn learn(&mut self, answer: Result<Sample, Error>) {
         let now = Instant::now();
         (self.asking, self.ended) = (false, Some(now));
+        let is_unasked = answer.as_ref().is_err_and(|error| error.failure == SourceFailure::NotAsked);
+        self.unasked_since = is_unasked.then(|| self.unasked_since.unwrap_or(now));
         self.error = match answer {
             Ok(sample) => {
                 self.good = Some((now, sample));
                 None
             }
+            Err(error) if self.is_long_unasked() => {
+                Some(Error { failure: SourceFailure::Unreachable, ..error })
+            }
             Err(error) => Some(error),
         };
+    }
+
+    fn is_long_unasked(&self) -> bool {
+        let age_max = Duration::from_secs(UNASKED_SECONDS_MAX);
+        self.unasked_since.is_some_and(|since| since.elapsed() >= age_max)
     }
 
     /// The last answer, if it is not older than this many seconds.
@@ -476,6 +425,23 @@ mod tests {
         assert_eq!(sampler.last(&source), Ok(known.clone()), "nobody has asked since");
         sampler.known().get_mut(&source).unwrap().asking = true;
         assert_eq!(sampler.last(&source), Err(Error::slow(&source)));
+    }
+
+    #[test]
+    fn a_source_that_waits_for_other_clusters_counts_as_unreachable_after_a_minute() {
+        let error = Error::too_many(&source("127.0.0.1:1"), 1);
+        assert!(error.message.contains("1 other cluster, ") && error.message.contains("kafkaClientsMax"));
+        let mut known = Known::default();
+        let failure = |known: &Known| known.error.as_ref().map(|error| error.failure);
+        known.learn(Err(error.clone()));
+        assert_eq!(failure(&known), Some(SourceFailure::NotAsked));
+        let past = Instant::now().checked_sub(Duration::from_secs(UNASKED_SECONDS_MAX)).unwrap();
+        known.unasked_since = Some(past);
+        known.learn(Err(error.clone()));
+        assert_eq!(failure(&known), Some(SourceFailure::Unreachable));
+        known.learn(Ok(Sample::default()));
+        known.learn(Err(error));
+        assert_eq!(failure(&known), Some(SourceFailure::NotAsked), "it was asked in between");
     }
 
     #[tokio::test]
