@@ -44,6 +44,9 @@ const ATTEMPT_SECONDS: u64 = 3;
 const RELEASE_SECONDS: u64 = 5;
 /// A process that cannot take the Lease logs that again after this many seconds. Chosen: a reader of the last minutes of the log sees it.
 const SAY_AGAIN_SECONDS: u64 = 60;
+/// Why the Lease is not renewed if no answer says it. A process that gets no CPU sends requests late, and reads their answers late.
+const SLOW: &str = "the API server does not answer in time, or the operator has too little CPU; check the API server, and the CPU requests and \
+                    limits of the operator's pod (resources of the chart)";
 /// Field manager of the Lease.
 const FIELD_MANAGER: &str = "sluice-operator/lease";
 
@@ -63,8 +66,8 @@ pub enum Lost {
     #[error("the Lease is held by {0}")]
     Taken(String),
     /// It could not be renewed in time.
-    #[error("the Lease was not renewed for {0} s")]
-    NotRenewed(u64),
+    #[error("the Lease was not renewed for {seconds} s: {why}")]
+    NotRenewed { seconds: u64, why: String },
 }
 
 /// This process's view of the Lease.
@@ -120,6 +123,8 @@ impl Lease {
     /// Renews the Lease until that fails for too long, and returns why.
     pub async fn lost(&mut self) -> Lost {
         let mut ticks = looks();
+        // The API server's last answer, if that was an error.
+        let mut refused = None;
         loop {
             let gives_up = self.renewed + Duration::from_secs(GIVE_UP_SECONDS);
             let look = async {
@@ -128,9 +133,14 @@ impl Lease {
             };
             match timeout_at(gives_up, look).await {
                 Ok(Ok(Ok(Some(holder)))) => return Lost::Taken(holder),
-                // The Lease is held, or the read failed. After a failed read it is not renewed either.
-                Ok(_) => {}
-                Err(_) => return Lost::NotRenewed(self.renewed.elapsed().as_secs()),
+                // The Lease is held, or there is no answer.
+                Ok(Ok(Ok(None)) | Err(_)) => refused = None,
+                // After a failed read it is not renewed either.
+                Ok(Ok(Err(error))) => refused = Some(in_words(error)),
+                Err(_) => {
+                    let seconds = self.renewed.elapsed().as_secs();
+                    return Lost::NotRenewed { seconds, why: refused.unwrap_or_else(|| SLOW.to_owned()) };
+                }
             }
         }
     }
