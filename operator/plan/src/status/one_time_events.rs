@@ -1,5 +1,5 @@
-//! Events that follow from two statuses: messages were lost, messages or rows become dead letters, a topic has more partitions, another
-//! client sets the number of gateways. Each is reported once, when it happens.
+//! Events that follow from two statuses: messages were lost, messages or rows become dead letters, a transaction hangs, a topic has more
+//! partitions, another client sets the number of gateways. Each is reported once, when it happens.
 
 use crate::ground::words::{form, plural};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -31,7 +31,7 @@ pub fn one_time_events(before: &TracePipelineStatus, after: &TracePipelineStatus
     let refused =
         refused.into_iter().filter_map(|(kind, reason)| refused_anew(before, after, (kind, reason)));
     let events = lost(before, after).into_iter().chain(grown).chain(replica_conflict(before, after));
-    events.chain(refused).collect()
+    events.chain(refused).chain(hangs_anew(before, after)).collect()
 }
 
 /// Some messages or rows become dead letters, or another share than before. If all of them do, the event of `Ready` reports it.
@@ -49,6 +49,16 @@ fn refused_anew(
     let words = said(after).filter(|now| said(before).as_ref() != Some(now))?;
     let action = if reason == reason::ROWS_REFUSED { "Insert" } else { "Read" };
     Some(OneTimeEvent { reason, is_bad: true, action, words })
+}
+
+/// A transaction hangs, and none did before. `Ready` does not change. The age and the count in the message grow, which is no event.
+fn hangs_anew(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<OneTimeEvent> {
+    fn hanging(status: &TracePipelineStatus) -> Option<&Condition> {
+        let source = status.condition(condition::SOURCE_REACHABLE);
+        source.filter(|source| source.reason == reason::TRANSACTION_HANGING)
+    }
+    let words = hanging(after).filter(|_| hanging(before).is_none())?.message.clone();
+    Some(OneTimeEvent { reason: reason::TRANSACTION_HANGING, is_bad: true, action: "Read", words })
 }
 
 fn replica_conflict(before: &TracePipelineStatus, after: &TracePipelineStatus) -> Option<OneTimeEvent> {

@@ -3,7 +3,11 @@
 use crate::statuses::{running, said};
 use serde_json::json;
 use sluice_crds::TracePipelineStatus;
-use sluice_plan::{Observed, TopicSeen, observed::MessagesSeen, one_time_events};
+use sluice_plan::{
+    Observed, TopicSeen,
+    observed::{MessagesSeen, OpenTransaction},
+    one_time_events,
+};
 
 #[test]
 fn partitions_that_were_added_are_told_once_with_the_gateways_that_read_them() {
@@ -63,6 +67,25 @@ fn dead_letters_are_told_when_they_begin_and_when_their_share_changes() {
         assert_eq!(found, expected.map(|(reason, _)| (reason, true)), "{messages:?}: {told:?}");
         if let Some((_, words)) = expected {
             assert!(told[0].words.starts_with(words), "{told:?}");
+        }
+        before = after;
+    }
+}
+
+#[test]
+fn a_transaction_that_hangs_is_told_once_and_not_again_as_it_ages() {
+    let (mut pipeline, facts) = running(&json!({}), &[]);
+    let mut before = said(&pipeline, &facts);
+    for (seconds, is_told) in [(60, false), (1_000, true), (90_000, false), (60, false), (1_000, true)] {
+        pipeline.status = Some(before.clone());
+        let topic = "otlp_spans".to_owned();
+        let open = OpenTransaction { topic, partition: 3, first_offset: 120, messages: 7, seconds };
+        let after = said(&pipeline, &Observed { open_transactions: Some(vec![open]), ..facts.clone() });
+        let told = one_time_events(&before, &after);
+        assert_eq!(told.len(), usize::from(is_told), "{seconds}: {told:?}");
+        if let Some(told) = told.first() {
+            assert_eq!((told.reason, told.is_bad), ("TransactionHanging", true));
+            assert!(told.words.contains("kafka-transactions.sh"), "{}", told.words);
         }
         before = after;
     }
