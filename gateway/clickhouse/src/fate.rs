@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | an attempt that finished and read all of its rows (`query_log`) | stored, in views too |
 //! | parts of its attempts, new or known by their token, with all of its rows (`part_log`) | in the table |
+//! | every attempt was refused before it began (`ExceptionBeforeStart`), none is running, and `query_log` is complete | absent, refused |
 //! | every attempt failed certainly, none is running, none created a part, and the logs are complete | absent |
 //! | anything else: logs off, unreadable, or cut by a restart; an attempt that they do not contain | unknown |
 //!
@@ -48,6 +49,8 @@ pub enum Fate {
     InTable,
     /// It is not in the table, and no running attempt could store it.
     Absent,
+    /// The same, and the server refused each attempt before it read a row: user, settings, quotas or the table are the cause.
+    Refused,
     Unknown,
 }
 
@@ -71,6 +74,8 @@ pub struct Evidence {
     pub finished_rows: u64,
     /// Attempts that ended with an exception.
     pub failed: u64,
+    /// Those of them that the server refused before they began.
+    pub refused: u64,
     /// Attempts that are still running.
     pub running: u64,
     /// Per partition of the table, the block's rows in parts that one of its attempts created or found; `None` if that is not logged.
@@ -99,11 +104,21 @@ impl Fate {
         if lost.rows > 0 && rows >= lost.rows {
             return Self::InTable;
         }
-        let all_say = replicas.iter().all(Option::is_some) && seen().all(|e| e.rows.is_some() && e.is_whole);
-        let running: u64 = seen().map(|evidence| evidence.running).sum();
-        let failed: u64 = seen().map(|evidence| evidence.failed).sum();
-        let all_failed = lost.attempts.is_some_and(|attempts| failed >= u64::from(attempts) && attempts > 0);
-        if all_say && all_failed && rows == 0 && running == 0 { Self::Absent } else { Self::Unknown }
+        let attempts = lost.attempts.map(u64::from).filter(|attempts| *attempts > 0);
+        let are_all = |count: fn(&Evidence) -> u64| {
+            attempts.is_some_and(|attempts| seen().map(count).sum::<u64>() >= attempts)
+        };
+        let is_running = seen().any(|evidence| evidence.running > 0);
+        let all_say = replicas.iter().all(Option::is_some) && seen().all(|evidence| evidence.is_whole);
+        if !all_say || is_running || rows > 0 {
+            return Self::Unknown;
+        }
+        // An attempt that never began has no parts: their log says nothing more.
+        if are_all(|evidence| evidence.refused) {
+            return Self::Refused;
+        }
+        let has_parts_logged = seen().all(|evidence| evidence.rows.is_some());
+        if has_parts_logged && are_all(|evidence| evidence.failed) { Self::Absent } else { Self::Unknown }
     }
 }
 
@@ -122,6 +137,7 @@ fn rows_in_table<'a>(seen: impl Iterator<Item = &'a Evidence>) -> u64 {
 struct QueryLogRow {
     finished_rows: u64,
     failed: u64,
+    refused: u64,
     last_seconds: u64,
 }
 
@@ -156,6 +172,7 @@ impl Probe {
         Ok(Said::Evidence(Evidence {
             finished_rows: queries.finished_rows,
             failed: queries.failed,
+            refused: queries.refused,
             running: server.running,
             rows,
             is_whole: started + LOG_MARGIN <= lost.since && (is_written || since_last >= LOG_WRITTEN_AFTER),
@@ -178,12 +195,14 @@ impl Probe {
 
     /// Attempts that ended with 319 (`UNKNOWN_STATUS_OF_INSERT`) do not count as failed: their parts are kept, and may be in the table.
     /// Neither do those that ended during the wait for a quorum, by the time limit (159) or by cancellation (394): the server has their
-    /// parts by then, and logs them in `part_log` only after the wait.
+    /// parts by then, and logs them in `part_log` only after the wait. An id that is running already (216) is refused for the sake of the
+    /// attempt that runs.
     async fn query_log_row(&self, lost: &Lost<'_>) -> Result<QueryLogRow, ProbeError> {
         let question = format!(
             "SELECT maxIf(read_rows, type = 'QueryFinish') AS finished_rows, \
              uniqExactIf(query_id, type IN ('ExceptionBeforeStart', 'ExceptionWhileProcessing') AND exception_code != 319 \
              AND NOT (exception_code IN (159, 394) AND Settings['insert_quorum'] NOT IN ('', '0', '1'))) AS failed, \
+             uniqExactIf(query_id, type = 'ExceptionBeforeStart' AND exception_code != 216) AS refused, \
              toUInt64(toUnixTimestamp(max(event_time))) AS last_seconds \
              FROM system.query_log WHERE {LOGGED_SINCE} AND startsWith(query_id, ?)"
         );
@@ -234,7 +253,14 @@ mod tests {
 
     /// Both attempts failed and left no part.
     fn failed() -> Evidence {
-        Evidence { finished_rows: 0, failed: 2, running: 0, rows: Some(BTreeMap::new()), is_whole: true }
+        Evidence {
+            finished_rows: 0,
+            failed: 2,
+            refused: 0,
+            running: 0,
+            rows: Some(BTreeMap::new()),
+            is_whole: true,
+        }
     }
 
     fn nothing() -> Evidence {
@@ -277,6 +303,35 @@ mod tests {
             ("a replica says nothing", vec![Some(failed()), None], Fate::Unknown),
             ("nothing is seen", vec![Some(nothing())], Fate::Unknown),
             ("nobody answers", vec![None], Fate::Unknown),
+        ];
+        for (case, replicas, fate) in table {
+            assert_eq!(Fate::of(&LOST, &replicas), fate, "{case}");
+        }
+    }
+
+    #[test]
+    fn attempts_that_never_began_need_no_log_of_parts() {
+        let refused = Evidence { refused: 2, rows: None, ..failed() };
+        let table: Vec<(&str, Vec<Option<Evidence>>, Fate)> = vec![
+            ("both refused", vec![Some(refused.clone())], Fate::Refused),
+            (
+                "one each on two replicas",
+                vec![Some(Evidence { refused: 1, ..refused.clone() }); 2],
+                Fate::Refused,
+            ),
+            ("one began", vec![Some(Evidence { refused: 1, ..failed() })], Fate::Absent),
+            (
+                "one began, and parts are not logged",
+                vec![Some(Evidence { refused: 1, ..refused.clone() })],
+                Fate::Unknown,
+            ),
+            ("a replica says nothing", vec![Some(refused.clone()), None], Fate::Unknown),
+            (
+                "the log may lack an attempt",
+                vec![Some(Evidence { is_whole: false, ..refused.clone() })],
+                Fate::Unknown,
+            ),
+            ("an attempt goes on", vec![Some(Evidence { running: 1, ..refused })], Fate::Unknown),
         ];
         for (case, replicas, fate) in table {
             assert_eq!(Fate::of(&LOST, &replicas), fate, "{case}");

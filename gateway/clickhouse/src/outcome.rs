@@ -126,6 +126,8 @@ const CODES: &[(u32, Class, Class)] = &[
     (159,  Class::InDoubt,       Class::InDoubt),       // TIMEOUT_EXCEEDED
     (160,  Class::BackPressure,  Class::BackPressure),  // TOO_SLOW
     (164,  Class::Halt,          Class::Halt),          // READONLY: the user's profile
+    (167,  Class::Halt,          Class::Halt),          // TOO_DEEP_AST: a limit of the user's profile, of the statement or of a view's
+    (168,  Class::Halt,          Class::Halt),          // TOO_BIG_AST: the same
     (172,  Class::InDoubt,       Class::BackPressure),  // CANNOT_CREATE_DIRECTORY: the server's disk
     (173,  Class::BackPressure,  Class::Split),         // CANNOT_ALLOCATE_MEMORY
     (190,  Class::Poison,        Class::Poison),        // SIZES_OF_ARRAYS_DONT_MATCH
@@ -186,6 +188,7 @@ const CODES: &[(u32, Class, Class)] = &[
     (691,  Class::RefreshSchema, Class::Poison),        // UNKNOWN_ELEMENT_OF_ENUM
     (700,  Class::BackPressure,  Class::BackPressure),  // USER_SESSION_LIMIT_EXCEEDED
     (720,  Class::Halt,          Class::Halt),          // USER_EXPIRED
+    (731,  Class::Halt,          Class::Halt),          // QUERY_CACHE_USED_WITH_NON_THROW_OVERFLOW_MODE: the user's profile, checked for every statement
     (733,  Class::BackPressure,  Class::BackPressure),  // TABLE_IS_BEING_RESTARTED
     (735,  Class::InDoubt,       Class::InDoubt),       // QUERY_WAS_CANCELLED_BY_CLIENT
     (745,  Class::BackPressure,  Class::BackPressure),  // SERVER_OVERLOADED
@@ -253,7 +256,7 @@ pub fn may_be_stored(code: Option<u32>, class: Class, views: bool) -> bool {
 #[rustfmt::skip]
 const BEFORE_THE_ROWS: &[u32] = &[
     3, 32, 33, 40, 48, 62, 81, 115, 164, 192, 193, 194, 195, 201, 202, 203, 229, 271, 291, 344, 364, 381, 392, 439, 452,
-    472, 496, 497, 512, 516, 700, 720, 745, 749, 762, 764,
+    472, 496, 497, 512, 516, 700, 720, 731, 745, 749, 762, 764,
 ];
 
 /// Codes of too little memory or disk, which a server detects part by part. Earlier table partitions of a block are committed by then,
@@ -336,9 +339,9 @@ pub fn who_acts(code: Option<u32>) -> Actor {
         None | Some(NOT_THE_SERVERS | 381) => Actor::Network,
         Some(192..=195 | 291 | 497 | 512 | 516 | 720) => Actor::Access,
         // 62: every server knows the syntax of an INSERT; the message names a limit of the parser, such as max_query_size.
-        Some(36 | 62 | 115 | 158 | READONLY | 307 | 344 | 392 | 396 | 452 | 472 | 496 | 764) => {
-            Actor::Settings
-        }
+        Some(
+            36 | 62 | 115 | 158 | READONLY | 167 | 168 | 307 | 344 | 392 | 396 | 452 | 472 | 496 | 731 | 764,
+        ) => Actor::Settings,
         Some(243 | TOO_MANY_PARTS) => Actor::Server,
         // A body that arrives damaged twice was damaged on the way, or is not a frame at all.
         Some(40 | 271) => Actor::Program,

@@ -27,7 +27,8 @@ fn every_code_has_its_class_whatever_the_status() {
         (Class::Poison, &[6, 26, 27, 38, 41, 72, 117, 190, 441, 469]),
         (Class::Split, &[158, 307, 396]),
         (Class::Halt, &[
-            48, 60, 62, 81, 164, 192, 193, 194, 195, 218, 291, 344, 381, 392, 452, 496, 497, 512, 516, 720, 764, 774,
+            48, 60, 62, 81, 164, 167, 168, 192, 193, 194, 195, 218, 291, 344, 381, 392, 452, 496, 497, 512, 516, 720, 731, 764,
+            774,
         ]),
     ];
     let mut seen = 0;
@@ -155,6 +156,9 @@ fn an_error_of_a_view_comes_after_the_rows_of_the_table() {
         (Some(33), 500, false, false),
         (Some(516), 403, false, false),
         (Some(202), 500, false, false),
+        // The profile refuses the statement; a limit of it may also refuse the statement of a view.
+        (Some(731), 500, false, false),
+        (Some(168), 400, false, true),
         (Some(389), 500, false, false),
         (Some(NOT_THE_SERVERS), 200, true, true),
         (None, 502, true, true),
@@ -193,6 +197,8 @@ fn every_halt_names_who_acts() {
         (Some(48), Actor::Table),
         (Some(164), Actor::Settings),
         (Some(472), Actor::Settings),
+        (Some(168), Actor::Settings),
+        (Some(731), Actor::Settings),
         (Some(243), Actor::Server),
         (Some(252), Actor::Server),
         (Some(62), Actor::Settings),

@@ -62,6 +62,8 @@ pub const PINNED: &[(&str, &str)] = &[
     ("send_progress_in_http_headers", "0"),
     // On by default since 26.8 for small tables; costs CPU on every INSERT.
     ("materialize_statistics_on_insert", "0"),
+    // With 1 and an overflow mode of `break` in a profile, the server refuses every statement (731). An INSERT has no use for the cache.
+    ("use_query_cache", "0"),
     // Shows the writer in system.query_log.
     ("log_comment", "sluice-gateway"),
 ];
@@ -142,6 +144,14 @@ mod tests {
             value("format_binary_max_object_size"),
             Some(crate::json::JSON_PATHS_MAX.to_string().as_str())
         );
+    }
+
+    /// With it, the profile of the user may refuse every INSERT.
+    #[test]
+    fn neither_an_insert_nor_a_question_uses_the_query_cache() {
+        for pinned in [PINNED, QUESTION_PINNED] {
+            assert!(pinned.contains(&("use_query_cache", "0")));
+        }
     }
 
     #[test]

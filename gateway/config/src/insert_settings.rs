@@ -60,8 +60,8 @@ pub const OWNED: [(&str, &str); 39] = [
     ("password", "set credentials"),
 ];
 
-/// Names that the gateway sets, where another value would only be slower.
-const TUNED: [&str; 1] = ["materialize_statistics_on_insert"];
+/// Names that the gateway sets, where another value would only be slower, or have the server refuse the INSERT.
+const TUNED: [&str; 2] = ["materialize_statistics_on_insert", "use_query_cache"];
 
 /// The reason why a config may not set this setting; `None` if it may.
 pub fn owner(name: &str) -> Option<&'static str> {

@@ -321,7 +321,12 @@ impl Tries {
             // The table has the rows. Sending again would repair the views. While the token is remembered, that was tried; later, it would
             // duplicate the rows in the table.
             (Fate::InTable, _) => Next::Settle { views_incomplete: self.views },
-            (Fate::Absent, cut) => {
+            // The server read no row of it, so it would refuse its parts, too.
+            (Fate::Refused, Some(Cut::Bisect)) => {
+                self.doubt_since = None;
+                self.halt(Actor::Settings, at)
+            }
+            (Fate::Absent | Fate::Refused, cut) => {
                 self.doubt_since = None;
                 parts_or_again(cut, false)
             }

@@ -117,6 +117,26 @@ async fn a_block_whose_attempts_all_failed_is_absent() {
     database.drop().await;
 }
 
+/// A profile with these settings refuses every INSERT that does not set them.
+#[tokio::test]
+async fn an_attempt_that_was_refused_before_it_began_is_told_apart() {
+    let database = Database::new("fate_refused").await;
+    let (sink, _) = database.with_table().await;
+    let coming = now() + LOG_MARGIN.saturating_sub(Duration::from_secs(5));
+    let is_up = database.up_time().await > Duration::from_secs(5);
+    let query_id = format!("{}-0", database.name);
+    let refused = format!(
+        "INSERT INTO {}.otel_traces (ServiceName) SELECT 'a' SETTINGS use_query_cache = 1, read_overflow_mode = 'break'",
+        database.name
+    );
+    let error = database.fails(&refused, &query_id).await;
+    assert!(error.contains("QUERY_CACHE_USED_WITH_NON_THROW_OVERFLOW_MODE"), "{error}");
+    noted(&database, &query_id).await;
+    let expected = if is_up { Fate::Refused } else { Fate::Unknown };
+    assert_eq!(sink.fate(&lost(&query_id, coming)).await, Some(expected));
+    database.drop().await;
+}
+
 /// One that waits has its parts in the table, and they are in no log until it has waited.
 #[tokio::test]
 async fn an_attempt_that_ended_while_it_may_have_waited_for_a_quorum_is_not_taken_for_failed() {

@@ -1,6 +1,7 @@
 //! Tables of failures and the steps that follow.
 
 mod futile;
+mod refused;
 
 use super::*;
 use proptest::prelude::*;
