@@ -3,6 +3,8 @@
 
 pub mod bill;
 mod collector;
+mod command;
+mod figures;
 pub mod load;
 pub mod memory;
 pub mod operator_scale;

@@ -19,18 +19,18 @@ mod otlp_request;
 mod report;
 mod tally;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 
+use crate::command::{FileArgs, on_stack};
 use crate::outcomes::Outcomes;
 use case::Case;
 use course::Course;
 use e2e_stack::process::interrupt;
-use e2e_stack::{programs, say};
+use e2e_stack::say;
 pub use report::Outcome;
 
 /// The name that selects all cases.
@@ -56,13 +56,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: u32,
 
-    /// Write the results to a file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Gateway program to run; default: compiled from this checkout
-    #[arg(long, value_name = "FILE")]
-    gateway: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -118,17 +113,10 @@ pub fn run(args: &LoadArgs) -> Result<ExitCode> {
     let chosen = chosen(args.case.as_deref().unwrap_or(ALL));
     ensure!(!chosen.is_empty(), "no case has this name; --list shows all");
     interrupt::watch()?;
-    let program = match &args.gateway {
-        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
-        None => programs::release_gateway()?,
-    };
+    let program = args.files.program()?;
     let folder = std::env::temp_dir().join(format!("sluice-load-{}", std::process::id()));
     let course = Course { program, folder, clients: args.clients, time: Duration::from_secs(args.seconds) };
-    let outcomes = e2e_stack::session(|| {
-        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
-        runtime.block_on(run_all(&course, &chosen))
-    })?;
-    outcomes.show(args.json.as_deref())
+    on_stack(run_all(&course, &chosen))?.show(args.files.json.as_deref())
 }
 
 fn chosen(name: &str) -> Vec<Case> {
@@ -137,23 +125,14 @@ fn chosen(name: &str) -> Vec<Case> {
 
 async fn run_all(course: &Course, cases: &[Case]) -> Result<Outcomes<Outcome>> {
     let mut outcomes = Outcomes { runs: Vec::new() };
-    let kept = format!("configs and logs are in {}", course.folder.display());
     for case in cases {
         let outcome = course.run(case).await;
         interrupt::check()?;
         let outcome = outcome.unwrap_or_else(|error| Outcome::ended(case, &format!("{error:#}")));
-        let said = match outcome.failures.as_slice() {
-            [] => format!("all held: {} requests, at most {:.1} MiB", outcome.requests, outcome.peak_mib),
-            failures => format!("FAILED: {}", failures.join("; ")),
-        };
-        say::progress(&case.name(), &said);
-        outcomes.runs.push(outcome);
+        let held = format!("all held: {} requests, at most {:.1} MiB", outcome.requests, outcome.peak_mib);
+        outcomes.add(outcome, &held);
     }
-    if outcomes.holds() {
-        course::remove(&course.folder)?;
-    } else {
-        say::progress("load", &kept);
-    }
+    outcomes.remove_or_keep("load", &course.folder)?;
     Ok(outcomes)
 }
 

@@ -25,11 +25,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 
+use crate::command::{FileArgs, kept_in, on_stack};
 use crate::outcomes::Outcomes;
 use course::Course;
 use e2e_stack::kafka::HOST_ADDRESS;
 use e2e_stack::process::interrupt;
-use e2e_stack::{programs, say};
+use e2e_stack::say;
 pub(crate) use front::{Behaviour, Front};
 pub(crate) use gateway::{Gateway, Usage, kib_in};
 use load::Load;
@@ -63,13 +64,8 @@ pub struct MemoryArgs {
     #[arg(long, value_enum, default_value_t)]
     queue: QueueMode,
 
-    /// Write the results to a file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Gateway program to run; default: compiled from this checkout
-    #[arg(long, value_name = "FILE")]
-    gateway: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 /// The gateway's `queue.mode`.
@@ -115,17 +111,10 @@ pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
     }
     ensure!(!chosen.is_empty(), "no scenario has such a name; --list shows all");
     interrupt::watch()?;
-    let program = match &args.gateway {
-        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
-        None => programs::release_gateway()?,
-    };
+    let program = args.files.program()?;
     let (broker, outage) = (HOST_ADDRESS.to_owned(), Duration::from_secs(args.outage));
     let plan = Plan { program, broker, queue: args.queue, spans: args.spans, outage };
-    let outcomes = e2e_stack::session(|| {
-        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
-        runtime.block_on(plan.run(&chosen))
-    })?;
-    outcomes.show(args.json.as_deref())
+    on_stack(plan.run(&chosen))?.show(args.files.json.as_deref())
 }
 
 fn chosen(only: &[String]) -> Vec<Scenario> {
@@ -172,13 +161,8 @@ impl Plan {
         if let Some((_, load)) = laid {
             load.topic.delete().await?;
         }
-        let kept = format!("configs and logs are in {}", course.folder.display());
-        let outcomes = outcome.with_context(|| kept.clone())?;
-        if outcomes.holds() {
-            course::remove(&course.folder)?;
-        } else {
-            say::progress("memory", &kept);
-        }
+        let outcomes = outcome.with_context(|| kept_in(&course.folder))?;
+        outcomes.remove_or_keep("memory", &course.folder)?;
         Ok(outcomes)
     }
 }
@@ -201,12 +185,8 @@ async fn run_all(
         };
         interrupt::check()?;
         let outcome = outcome.unwrap_or_else(|error| Outcome::ended(scenario, &format!("{error:#}")));
-        let said = match outcome.failures.as_slice() {
-            [] => format!("all limits held, at most {:.1} MiB", outcome.peak_rss_mib),
-            failures => format!("FAILED: {}", failures.join("; ")),
-        };
-        say::progress(&name, &said);
-        outcomes.runs.push(outcome);
+        let held = format!("all limits held, at most {:.1} MiB", outcome.peak_rss_mib);
+        outcomes.add(outcome, &held);
     }
     Ok(outcomes)
 }

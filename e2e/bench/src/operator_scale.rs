@@ -36,6 +36,7 @@ use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_crds::status::condition as kind;
 
+use crate::command::{in_runtime, named, on_stack, write_json};
 use e2e_fixtures::cluster::{Cluster, Namespace, Operator};
 use e2e_fixtures::local_operator::{
     LocalOperator, Node, Orders, POD_CORES, Silent, Volumes, ensure_definition,
@@ -122,25 +123,17 @@ Exit codes:
 pub fn run(args: &OperatorScaleArgs) -> Result<ExitCode> {
     interrupt::watch()?;
     let program = match &args.operator {
-        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
+        Some(file) => named(file)?,
         None => Programs::compiled(Form::Release)?.operator,
     };
     let target = args.target.target()?;
     let resolved = target.resolve()?;
     let (quiet, silent) = (Duration::from_secs(args.quiet), Silent(args.silent));
     let order = Order { pipelines: args.pipelines, quiet, silent };
-    let work = || {
-        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
-        runtime.block_on(measure(&order, &resolved, &program))
-    };
-    let report = if target.needs_stack() { e2e_stack::session(work) } else { work() }?;
-    for line in report.lines() {
-        say::line(&line);
-    }
-    if let Some(file) = &args.json {
-        let text = serde_json::to_string(&report).context("write the figures as JSON")?;
-        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
-    }
+    let work = measure(&order, &resolved, &program);
+    let report = if target.needs_stack() { on_stack(work) } else { in_runtime(work) }?;
+    report.lines().iter().for_each(|line| say::line(line));
+    write_json(args.json.as_deref(), &report)?;
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

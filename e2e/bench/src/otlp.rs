@@ -23,9 +23,10 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use crate::command::{FileArgs, kept_in, named, on_stack};
 use course::Course;
 use e2e_stack::process::interrupt;
-use e2e_stack::{programs, say};
+use e2e_stack::say;
 use entrant::Entrant;
 use report::Report;
 
@@ -53,13 +54,8 @@ pub struct OtlpArgs {
     #[arg(long, value_name = "FILE")]
     collector: Option<PathBuf>,
 
-    /// Write the runs to a file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Gateway program to measure; default: compiled from this checkout
-    #[arg(long, value_name = "FILE")]
-    gateway: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -121,24 +117,19 @@ impl Role {
 /// The measurement failed; everything that the command started is stopped before it returns.
 pub fn run(args: &OtlpArgs) -> Result<ExitCode> {
     interrupt::watch()?;
-    let gateway = match &args.gateway {
-        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
-        None => programs::release_gateway()?,
-    };
+    let gateway = args.files.program()?;
     let collector = match &args.collector {
-        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
+        Some(file) => named(file)?,
         None => entrant::build_collector(args.role)?,
     };
     let mut course = Course::lay(args.role, &gateway, args.clients)?;
     let mut report = Report::new(args.role, sync::median(course.folder())?);
-    let outcome = e2e_stack::session(|| {
-        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
-        let entrants = [Entrant::Gateway(gateway), Entrant::Collector(collector)];
-        runtime.block_on(measure(args, &entrants, &mut course, &mut report))
-    });
+    let entrants = [Entrant::Gateway(gateway), Entrant::Collector(collector)];
+    let outcome = on_stack(measure(args, &entrants, &mut course, &mut report));
     // If a run fails, the figures of the runs before it are still shown.
-    show(args, &report)?;
-    outcome.with_context(|| format!("configs and logs are in {}", course.folder().display()))?;
+    report.lines().iter().for_each(|line| say::line(line));
+    args.files.write(&report)?;
+    outcome.with_context(|| kept_in(course.folder()))?;
     course.remove()?;
     Ok(if report.is_reached() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -155,15 +146,6 @@ async fn measure(
         report.push(full);
         let spans = load::spans_in(half, args.seconds);
         report.push(course.run(entrant, spans, Some(half)).await?);
-    }
-    Ok(())
-}
-
-fn show(args: &OtlpArgs, report: &Report) -> Result<()> {
-    report.lines().iter().for_each(|line| say::line(line));
-    if let Some(file) = &args.json {
-        let text = serde_json::to_string(report).context("write the runs as JSON")?;
-        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
     }
     Ok(())
 }

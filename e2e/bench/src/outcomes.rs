@@ -1,15 +1,47 @@
 //! What runs with requirements came to: a table for people, JSON for programs, and whether everything held.
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use e2e_stack::paths::remove_folder;
 use e2e_stack::say::{self, aligned};
 use serde::Serialize;
 
+use crate::command::{kept_in, write_json};
+
 /// Columns of words, which stand to the left.
 const WORDS: usize = 1;
+
+/// A column of a table: its name, and the cell of a run.
+pub type Column<R> = (&'static str, fn(&R) -> String);
+
+/// The names of columns.
+pub const fn headings<R, const COLUMNS: usize>(columns: &[Column<R>; COLUMNS]) -> [&'static str; COLUMNS] {
+    let mut names = [""; COLUMNS];
+    let mut place = 0;
+    while place < COLUMNS {
+        names[place] = columns[place].0;
+        place += 1;
+    }
+    names
+}
+
+/// The cells of a run.
+pub fn cells<R, const COLUMNS: usize>(columns: &[Column<R>; COLUMNS], run: &R) -> [String; COLUMNS] {
+    columns.map(|(_, cell)| cell(run))
+}
+
+/// A table of runs, line by line; the first `words` columns stand to the left.
+pub fn table<R, const COLUMNS: usize>(
+    columns: &[Column<R>; COLUMNS],
+    runs: &[R],
+    words: usize,
+) -> Vec<String> {
+    let mut lines = vec![headings(columns).map(str::to_owned)];
+    lines.extend(runs.iter().map(|run| cells(columns, run)));
+    aligned(&lines, words)
+}
 
 /// One run, with its line in a table of so many columns.
 pub trait Run<const COLUMNS: usize>: Serialize {
@@ -55,6 +87,31 @@ impl<R> Outcomes<R> {
         aligned(&lines, WORDS).into_iter().chain(failures).collect()
     }
 
+    /// Adds a run, and prints its failures, or `held` if it has none.
+    pub(crate) fn add<const COLUMNS: usize>(&mut self, run: R, held: &str)
+    where
+        R: Run<COLUMNS>,
+    {
+        let said = match run.failures() {
+            [] => held.to_owned(),
+            failures => format!("FAILED: {}", failures.join("; ")),
+        };
+        say::progress(run.name(), &said);
+        self.runs.push(run);
+    }
+
+    /// Removes the folder of the runs if everything held; otherwise prints where it is.
+    pub(crate) fn remove_or_keep<const COLUMNS: usize>(&self, part: &str, folder: &Path) -> Result<()>
+    where
+        R: Run<COLUMNS>,
+    {
+        if self.holds() {
+            return remove_folder(folder);
+        }
+        say::progress(part, &kept_in(folder));
+        Ok(())
+    }
+
     /// Prints the table and writes the JSON file. Returns the exit code of the program.
     pub(crate) fn show<const COLUMNS: usize>(&self, json: Option<&Path>) -> Result<ExitCode>
     where
@@ -63,10 +120,7 @@ impl<R> Outcomes<R> {
         for line in self.table() {
             say::line(&line);
         }
-        if let Some(file) = json {
-            let text = serde_json::to_string(self).context("write the outcomes as JSON")?;
-            fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
-        }
+        write_json(json, self)?;
         Ok(if self.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -16,7 +16,7 @@ mod table;
 mod variant;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -24,14 +24,15 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde_json::json;
 
+use crate::command::{FileArgs, kept_in, on_stack};
 use crate::throughput::witness::Watched;
 use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::pipeline::merged;
 use e2e_fixtures::produce::{Compression, Feed, Producer, Topic};
 use e2e_fixtures::spans::{Encoding, Run, Shape};
 use e2e_stack::process::interrupt;
+use e2e_stack::say;
 use e2e_stack::{clickhouse::HOST_URL, kafka::HOST_ADDRESS};
-use e2e_stack::{programs, say};
 pub(crate) use question::NAMES;
 pub(crate) use report::Answer;
 use report::{Report, VariantReport};
@@ -72,13 +73,8 @@ pub struct SchemaBenchArgs {
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
 
-    /// Gateway program to run; default: compiled from this checkout
-    #[arg(long, value_name = "FILE")]
-    gateway: Option<PathBuf>,
-
-    /// Write the results to a file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
 
     /// Run every variant and every query once, with few spans: fails if a table stays empty or a query finds no row. The figures mean nothing
     #[arg(long, conflicts_with_all = ["spans", "times", "only", "json"])]
@@ -109,39 +105,22 @@ Exit codes:
 /// The measurement failed; everything that the command made, except logs, is removed before it returns.
 pub fn run(args: &SchemaBenchArgs) -> Result<ExitCode> {
     interrupt::watch()?;
-    let gateway = match &args.gateway {
-        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
-        None => programs::release_gateway()?,
-    };
+    let gateway = args.files.program()?;
     if args.short {
-        return e2e_stack::session(|| short(&gateway)).map(|()| ExitCode::SUCCESS);
+        return short(args, &gateway).map(|()| ExitCode::SUCCESS);
     }
     let mut report = Report { spans: args.spans, ..Report::default() };
-    let outcome = e2e_stack::session(|| {
-        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
-        runtime.block_on(measure(args, &gateway, &mut report))
-    });
+    let outcome = on_stack(measure(args, &gateway, &mut report));
     // If a variant fails, the figures of the variants before it are still shown.
     report.lines().iter().for_each(|line| say::line(line));
-    if let Some(file) = &args.json {
-        let text = serde_json::to_string_pretty(&report).context("write the results as JSON")?;
-        fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
-    }
+    args.files.write(&report)?;
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-fn short(gateway: &Path) -> Result<()> {
-    let args = SchemaBenchArgs {
-        spans: SHORT_SPANS,
-        times: 1,
-        only: Vec::new(),
-        gateway: None,
-        json: None,
-        short: true,
-    };
+fn short(args: &SchemaBenchArgs, gateway: &Path) -> Result<()> {
+    let args = SchemaBenchArgs { spans: SHORT_SPANS, times: 1, ..args.clone() };
     let mut report = Report::default();
-    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
-    runtime.block_on(measure(&args, gateway, &mut report))?;
+    on_stack(measure(&args, gateway, &mut report))?;
     ensure!(report.variants.len() == VARIANTS.len(), "{} variants were measured", report.variants.len());
     for variant in &report.variants {
         ensure!(variant.bytes_per_row > 0.0, "{} has no rows", variant.name);
@@ -167,7 +146,7 @@ async fn measure(args: &SchemaBenchArgs, gateway: &Path, report: &mut Report) ->
     if outcome.is_ok() {
         fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
     }
-    outcome.with_context(|| format!("configs and logs are in {}", folder.display())).and(removed)
+    outcome.with_context(|| kept_in(&folder)).and(removed)
 }
 
 /// What all variants share.
@@ -283,8 +262,7 @@ impl Bench<'_> {
             ensure!(moved.elapsed() < STALL, "{lag} messages behind, and it did not move for {STALL:?}");
             tokio::time::sleep(LOOK).await;
         }
-        let stopped = tokio::task::spawn_blocking(move || process.stop());
-        stopped.await.context("the thread that stops a process ended")?.map(drop)
+        process.end().await.map(drop)
     }
 }
 

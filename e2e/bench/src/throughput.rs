@@ -25,23 +25,24 @@ mod tally;
 mod threads;
 pub mod witness;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use sluice_gateway_config::Layout;
 
+use crate::command::{FileArgs, kept_in, on_stack};
+pub(crate) use crate::figures::{float, ratio, rounded};
 use course::{Course, Finish};
 use e2e_fixtures::spans::{Encoding, Shape};
 use e2e_stack::paths::Paths;
 use e2e_stack::process::{Job, command, interrupt};
-use e2e_stack::programs;
 use e2e_stack::say;
 pub(crate) use entrant::InsertFormat;
 use entrant::{Entrant, Peer};
 use report::Report;
-pub(crate) use report::{float, layout_name, ratio, rounded, shape_name};
+pub(crate) use report::{layout_name, shape_name};
 pub(crate) use rows::Columns;
 pub(crate) use server::{Engine, Sink, TABLE};
 pub(crate) use sink::{NullSink, serve_connection, stored};
@@ -100,13 +101,8 @@ pub struct ThroughputArgs {
     #[arg(long)]
     threads: bool,
 
-    /// Write the runs to a file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Gateway program to measure; default: compiled from this checkout
-    #[arg(long, value_name = "FILE")]
-    gateway: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -267,24 +263,19 @@ pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
         "--spool compares the runs of one layout: use --layout once"
     );
     interrupt::watch()?;
-    let gateway = match &args.gateway {
-        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
-        None => programs::release_gateway()?,
-    };
+    let gateway = args.files.program()?;
     args.peers.iter().try_for_each(build)?;
     let mut report = Report { shape: shape_name(args.shape()), runs: Vec::new(), spool: None };
-    let outcome = e2e_stack::session(|| {
-        let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
-        runtime.block_on(measure(args, &gateway, &mut report))
-    });
+    let outcome = on_stack(measure(args, &gateway, &mut report));
     report.spool = args.spool.and_then(|asked| Comparison::of(asked, &report.runs));
     // If a run fails, the figures of the runs before it are still shown.
-    show(args, &report)?;
+    show(args, &report);
+    args.files.write(&report)?;
     outcome?;
     Ok(if report.is_reached() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn show(args: &ThroughputArgs, report: &Report) -> anyhow::Result<()> {
+fn show(args: &ThroughputArgs, report: &Report) {
     report.table().iter().for_each(|line| say::line(line));
     if report.spool.is_some() {
         say::line("");
@@ -294,11 +285,6 @@ fn show(args: &ThroughputArgs, report: &Report) -> anyhow::Result<()> {
         say::line("");
         report.threads_table().iter().for_each(|line| say::line(line));
     }
-    if let Some(file) = &args.json {
-        let text = serde_json::to_string(report).context("write the runs as JSON")?;
-        std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))?;
-    }
-    Ok(())
 }
 
 /// Builds a peer that has a build script.
@@ -312,8 +298,7 @@ async fn measure(args: &ThroughputArgs, gateway: &Path, report: &mut Report) -> 
     let mut course =
         Course::lay(gateway, (args.shape(), args.encoding()), args.spans, args.partitions).await?;
     let outcome = rounds(args, &args.entrants(gateway), &mut course, report).await;
-    let kept = format!("configs and logs are in {}", course.folder().display());
-    let outcome = outcome.context(kept);
+    let outcome = outcome.with_context(|| kept_in(course.folder()));
     let removed = course.remove(outcome.is_ok()).await;
     outcome?;
     removed

@@ -5,7 +5,7 @@
 //! ```
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,7 +16,7 @@ use super::config::{LIMIT_MIB, config};
 use super::otlp_request::OtlpRequests;
 use super::report::{Outcome, Seen};
 use super::tally::Tally;
-use crate::memory::{Behaviour, Front, Gateway, Usage};
+use crate::memory::{Behaviour, Front, Gateway};
 use crate::throughput::{Engine, Sink};
 use e2e_fixtures::gateway;
 use e2e_fixtures::oracle::Count;
@@ -99,7 +99,7 @@ impl Course {
         };
         interrupt::check()?;
         let Scene { case, run, gateway, sink, .. } = scene;
-        let usage = stopped(gateway).await?;
+        let usage = gateway.end().await?;
         let counted = match drained {
             Ok(()) => counted(sink, run, &tally).await,
             Err(error) => Err(error),
@@ -167,19 +167,6 @@ impl Scene<'_> {
     }
 }
 
-async fn stopped(gateway: Gateway) -> Result<Usage> {
-    let stopped = tokio::task::spawn_blocking(move || gateway.stop());
-    stopped.await.context("the thread that stops a process ended")?.context("stop the gateway")
-}
-
 async fn counted(sink: &Sink, run: Run, tally: &Tally) -> Result<Count> {
     sink.oracle(run).count(&tally.sent()).await.context("count the rows")
-}
-
-/// Removes the folder of a run.
-///
-/// # Errors
-/// When it cannot be removed.
-pub fn remove(folder: &Path) -> Result<()> {
-    fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))
 }

@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::case::Case;
 use super::config::LIMIT_MIB;
-use super::tally::{Tally, percentile};
+use super::tally::Tally;
+use crate::figures::{cell, count_cell, float, mib, percentile};
 use crate::memory::Usage;
-use crate::outcomes::Run;
+use crate::outcomes::{self, Column, Run, headings};
 use e2e_fixtures::oracle::Count;
 
 /// How one case went.
@@ -62,20 +63,18 @@ impl Outcome {
         let (sorted, spans) = (tally.sorted(), tally.sent().acked.count());
         let millis = |percent| percentile(&sorted, percent).map(|took| tenths(took.as_secs_f64() * 1_000.0));
         let count = counted.as_ref().ok();
-        #[expect(clippy::cast_precision_loss, reason = "requests and bytes of a case are far below 2^52")]
-        let (in_time, peak_bytes) = (tally.in_time as f64, usage.resident_peak as f64);
         let mut outcome = Outcome {
             case: case.name(),
             requests: tally.requests,
             accepted_first: tally.accepted_first,
             retried: tally.retried,
             failed: tally.failed,
-            req_per_s: tenths(in_time / time.as_secs_f64()),
+            req_per_s: tenths(float(tally.in_time) / time.as_secs_f64()),
             p50_ms: millis(50),
             p90_ms: millis(90),
             p95_ms: millis(95),
             max_ms: millis(100),
-            peak_mib: tenths(peak_bytes / f64::from(1 << 20)),
+            peak_mib: tenths(mib(usage.resident_peak)),
             kills: usage.kills,
             rows: count.map(|count| count.rows),
             lost: count.map(|count| spans - count.unique_acked),
@@ -134,11 +133,26 @@ fn broken(case: &Case, seen: &Seen, outcome: &Outcome) -> Vec<String> {
     failures
 }
 
+const COLUMNS: [Column<Outcome>; 15] = [
+    ("case", |run| run.case.clone()),
+    ("requests", |run| run.requests.to_string()),
+    ("first", |run| run.accepted_first.to_string()),
+    ("retried", |run| run.retried.to_string()),
+    ("failed", |run| run.failed.to_string()),
+    ("req/s", |run| format!("{:.1}", run.req_per_s)),
+    ("p50 ms", |run| cell(run.p50_ms, 0)),
+    ("p90 ms", |run| cell(run.p90_ms, 0)),
+    ("p95 ms", |run| cell(run.p95_ms, 0)),
+    ("max ms", |run| cell(run.max_ms, 0)),
+    ("peak MiB", |run| format!("{:.1}", run.peak_mib)),
+    ("kills", |run| run.kills.to_string()),
+    ("rows", |run| count_cell(run.rows)),
+    ("lost", |run| count_cell(run.lost)),
+    ("doubled", |run| count_cell(run.doubled)),
+];
+
 impl Run<15> for Outcome {
-    const HEADINGS: [&'static str; 15] = [
-        "case", "requests", "first", "retried", "failed", "req/s", "p50 ms", "p90 ms", "p95 ms", "max ms",
-        "peak MiB", "kills", "rows", "lost", "doubled",
-    ];
+    const HEADINGS: [&'static str; 15] = headings(&COLUMNS);
 
     fn name(&self) -> &str {
         &self.case
@@ -150,25 +164,7 @@ impl Run<15> for Outcome {
             self.case.clone_into(&mut unknown[0]);
             return unknown;
         }
-        let millis = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.0}"));
-        let count = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
-        [
-            self.case.clone(),
-            self.requests.to_string(),
-            self.accepted_first.to_string(),
-            self.retried.to_string(),
-            self.failed.to_string(),
-            format!("{:.1}", self.req_per_s),
-            millis(self.p50_ms),
-            millis(self.p90_ms),
-            millis(self.p95_ms),
-            millis(self.max_ms),
-            format!("{:.1}", self.peak_mib),
-            self.kills.to_string(),
-            count(self.rows),
-            count(self.lost),
-            count(self.doubled),
-        ]
+        outcomes::cells(&COLUMNS, self)
     }
 
     fn failures(&self) -> &[String] {

@@ -101,12 +101,6 @@ fn numbers(ranges: &[Range<u64>]) -> Numbers {
     numbers
 }
 
-/// The smallest value that so many percent of the sorted values do not exceed (nearest rank); `None` without values.
-pub fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
-    let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,15 +125,5 @@ mod tests {
         assert_eq!(sent.acked, Numbers::from(10..30), "in any order");
         assert_eq!((sent.doubtful, sent.messages), (Numbers::from(40..50), 2));
         assert_eq!(tally.sorted(), [Duration::from_millis(5), Duration::from_secs(9)]);
-    }
-
-    #[test]
-    fn a_percentile_is_the_value_of_the_nearest_rank() {
-        let sorted: Vec<Duration> = (1..=20).map(Duration::from_millis).collect();
-        for (percent, expected) in [(0, 1), (50, 10), (51, 11), (90, 18), (95, 19), (100, 20)] {
-            assert_eq!(percentile(&sorted, percent), Some(Duration::from_millis(expected)), "{percent}");
-        }
-        assert_eq!(percentile(&sorted[..1], 50), Some(Duration::from_millis(1)));
-        assert_eq!(percentile(&[], 50), None);
     }
 }

@@ -5,7 +5,7 @@
 //! ```
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -17,6 +17,7 @@ use super::load::{Filling, Load};
 use super::pace::Pace;
 use super::report::Outcome;
 use super::scenario::{Outage, SIZES, Size, oversized_mib};
+use crate::figures::{float, mib};
 use crate::throughput::{Columns, NullSink};
 use e2e_fixtures::gateway::metric;
 use e2e_stack::process::interrupt;
@@ -94,7 +95,7 @@ impl Course {
         };
         scene.until_committed(load).await?;
         let Scene { gateway, sink, pace, .. } = scene;
-        let usage = ended(gateway).await?;
+        let usage = gateway.end().await?;
         let mut outcome = counted(name, size, usage, (&sink, load), 0)?;
         match back {
             // If the outage lasts from the start, there is no earlier speed to compare with.
@@ -148,7 +149,7 @@ impl Course {
         scene.until_only_the_stopped_is_left(load).await?;
         let log = scene.gateway.log()?;
         let Scene { gateway, sink, .. } = scene;
-        let usage = ended(gateway).await?;
+        let usage = gateway.end().await?;
         let mut outcome = counted(name, size, usage, (&sink, load), held.end - held.start)?;
         outcome.failures.extend(unexplained(&log, oversized_mib(filling.codec)));
         Ok(outcome)
@@ -189,10 +190,8 @@ impl Course {
         scene.until_read(load.spans / 4).await?;
         while !scene.pace.has_rate() {
             let inserted = scene.look().await?.inserted;
-            #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
-            let is_over = inserted >= load.spans as f64;
             ensure!(
-                !is_over,
+                inserted < float(load.spans),
                 "all rows were inserted before the rate of inserts could be measured: increase --spans"
             );
             ensure!(
@@ -238,8 +237,7 @@ impl Scene {
     /// Waits until this many spans are read.
     async fn until_read(&mut self, spans: u64) -> Result<()> {
         let began = Instant::now();
-        #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
-        while self.look().await?.read < spans as f64 {
+        while self.look().await?.read < float(spans) {
             ensure!(began.elapsed() < STALL, "it did not read {spans} spans within {STALL:?}");
         }
         Ok(())
@@ -253,8 +251,7 @@ impl Scene {
             if progress != last {
                 (last, moved) = (progress, Instant::now());
             }
-            #[expect(clippy::cast_precision_loss, reason = "spans of a run are far below 2^52")]
-            let all_read = progress.read >= load.spans as f64;
+            let all_read = progress.read >= float(load.spans);
             // Each query costs Kafka a connection, so it is sent only once everything is read.
             if all_read && load.topic.lag(&self.group).await?.messages == 0 {
                 return Ok(());
@@ -294,11 +291,6 @@ impl Scene {
     }
 }
 
-async fn ended(gateway: Gateway) -> Result<Usage> {
-    let stopped = tokio::task::spawn_blocking(move || gateway.stop());
-    stopped.await.context("the thread that stops a process ended")?.context("stop the gateway")
-}
-
 /// The consumer group of a scenario.
 fn group_of(name: &str, load: &Load) -> String {
     format!("{}-{name}", load.topic.name())
@@ -313,8 +305,6 @@ fn counted(
     held: u64,
 ) -> Result<Outcome> {
     let sent = sink.count(load.run, load.spans)?;
-    #[expect(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^52")]
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let (lost, doubled, foreign) = (sent.tally.lost(), sent.tally.doubled(), sent.tally.foreign());
     let mut failures = Vec::new();
     let mut must = |holds: bool, what: String| {
@@ -379,14 +369,6 @@ fn says_what_would_do(line: &str, batch_mib: u64) -> bool {
     let sizes = [batch_mib, batch_mib + 1];
     let said = |size| line.contains(&format!("recordBatchBytesMax: {size}Mi with memory.limit: "));
     sizes.into_iter().any(said)
-}
-
-/// Removes the folder of a run.
-///
-/// # Errors
-/// The folder cannot be removed.
-pub fn remove(folder: &Path) -> Result<()> {
-    fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))
 }
 
 #[cfg(test)]

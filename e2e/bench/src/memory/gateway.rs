@@ -198,7 +198,12 @@ impl Gateway {
     ///
     /// # Errors
     /// It does not end within 70 s.
-    pub fn stop(mut self) -> Result<Usage> {
+    pub async fn end(self) -> Result<Usage> {
+        let stopped = tokio::task::spawn_blocking(move || self.stop());
+        stopped.await.context("the thread that stops a process ended")?.context("stop the gateway")
+    }
+
+    fn stop(mut self) -> Result<Usage> {
         if self.child.try_wait().context("look for the gateway")?.is_none() {
             kill_process(Pid::from_child(&self.child), Signal::TERM).context("send SIGTERM")?;
         }

@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use super::scenario::Scenario;
-use crate::outcomes::Run;
+use crate::figures::cell;
+use crate::outcomes::{self, Column, Run, headings};
 
 /// How one scenario went.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
     /// The scenario.
     pub name: String,
@@ -45,33 +46,27 @@ impl Outcome {
         Outcome {
             name: scenario.name(),
             limit_mib: scenario.limit_mib(),
-            peak_rss_mib: 0.0,
-            peak_anonymous_mib: 0.0,
-            kills: 0,
-            spans: 0,
-            rows: 0,
-            lost: 0,
-            doubled: 0,
-            rate: None,
-            recovery_s: None,
             failures: vec![why.to_owned()],
+            ..Outcome::default()
         }
     }
 }
 
+const COLUMNS: [Column<Outcome>; 10] = [
+    ("scenario", |run| run.name.clone()),
+    ("limit MiB", |run| run.limit_mib.to_string()),
+    ("peak MiB", |run| format!("{:.1}", run.peak_rss_mib)),
+    ("anon MiB", |run| format!("{:.1}", run.peak_anonymous_mib)),
+    ("kills", |run| run.kills.to_string()),
+    ("spans", |run| run.spans.to_string()),
+    ("lost", |run| run.lost.to_string()),
+    ("doubled", |run| run.doubled.to_string()),
+    ("kspans/s", |run| cell(run.rate.map(|rate| rate / 1_000.0), 0)),
+    ("back s", |run| cell(run.recovery_s, 1)),
+];
+
 impl Run<10> for Outcome {
-    const HEADINGS: [&'static str; 10] = [
-        "scenario",
-        "limit MiB",
-        "peak MiB",
-        "anon MiB",
-        "kills",
-        "spans",
-        "lost",
-        "doubled",
-        "kspans/s",
-        "back s",
-    ];
+    const HEADINGS: [&'static str; 10] = headings(&COLUMNS);
 
     fn name(&self) -> &str {
         &self.name
@@ -83,21 +78,7 @@ impl Run<10> for Outcome {
             (unknown[0], unknown[1]) = (self.name.clone(), self.limit_mib.to_string());
             return unknown;
         }
-        let optional = |value: Option<f64>, digits: usize| {
-            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-        };
-        [
-            self.name.clone(),
-            self.limit_mib.to_string(),
-            format!("{:.1}", self.peak_rss_mib),
-            format!("{:.1}", self.peak_anonymous_mib),
-            self.kills.to_string(),
-            self.spans.to_string(),
-            self.lost.to_string(),
-            self.doubled.to_string(),
-            optional(self.rate.map(|rate| rate / 1_000.0), 0),
-            optional(self.recovery_s, 1),
-        ]
+        outcomes::cells(&COLUMNS, self)
     }
 
     fn failures(&self) -> &[String] {
@@ -117,14 +98,12 @@ mod tests {
             limit_mib: 192,
             peak_rss_mib: 150.25,
             peak_anonymous_mib: 140.0,
-            kills: 0,
             spans: 10,
             rows: 9,
             lost: 1,
-            doubled: 0,
             rate: Some(1_500_000.0),
-            recovery_s: None,
             failures: vec!["1 span is lost".into()],
+            ..Outcome::default()
         };
         let report = Outcomes { runs: vec![outcome] };
         let table = report.table();

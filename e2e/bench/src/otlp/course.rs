@@ -189,9 +189,7 @@ impl Course {
             tokio::time::sleep(LOOK).await;
         }
         let wall = began.elapsed();
-        let usage = tokio::task::spawn_blocking(move || process.stop());
-        let usage = usage.await.context("the thread that stops a process ended")?;
-        let usage = usage.with_context(|| format!("stop {name}"))?;
+        let usage = process.end().await.with_context(|| format!("stop {name}"))?;
         Ok(Raced { wall, answers, usage })
     }
 
@@ -227,15 +225,10 @@ impl Course {
             );
             tokio::time::sleep(LOOK).await;
         }
-        let stopped = tokio::task::spawn_blocking(move || process.stop());
-        stopped.await.context("the thread that stops a process ended")??;
+        process.end().await?;
         let tally = sink.count(place.load.run, place.load.spans)?.tally;
-        Ok(Stored {
-            rows: tally.rows(),
-            lost: tally.lost(),
-            doubled: tally.doubled(),
-            foreign: tally.foreign(),
-        })
+        let (rows, lost, doubled, foreign) = (tally.rows(), tally.lost(), tally.doubled(), tally.foreign());
+        Ok(Stored { rows, lost, doubled, foreign })
     }
 }
 

@@ -23,6 +23,8 @@ use hyper_util::rt::TokioExecutor;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::figures::{float, percentile};
+
 /// Spans of a request: two traces, 92 KB. Chosen: a quarter of the largest batch that an SDK sends by default (512).
 const REQUEST_SPANS: u64 = 200;
 
@@ -97,8 +99,7 @@ impl Load {
 impl Answers {
     /// The wait that `percent` of 100 answers did not exceed.
     pub fn percentile(&self, percent: usize) -> Duration {
-        let place = (self.waits.len() * percent).div_ceil(100).saturating_sub(1);
-        self.waits.get(place).copied().unwrap_or_default()
+        percentile(&self.waits, percent).unwrap_or_default()
     }
 }
 
@@ -106,12 +107,6 @@ impl Answers {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count far below 2^53")]
 pub fn spans_in(spans_per_second: f64, seconds: u64) -> u64 {
     ((spans_per_second * float(seconds)) as u64).max(1)
-}
-
-/// Counts of spans and seconds are exact.
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-pub fn float(count: u64) -> f64 {
-    count as f64
 }
 
 async fn client(sending: Arc<Sending>) -> Result<Answers> {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use e2e_stack::say::aligned;
 use serde::Serialize;
 
 use super::Role;
-use super::load::{Answers, float};
-use crate::throughput::witness::Usage;
+use super::load::Answers;
+use crate::figures::{float, rounded, seconds};
+use crate::outcomes::{Column, table};
+use crate::throughput::witness::{ENDED_BY_SIGTERM, Usage};
 
 /// Required ratio of spans per CPU-second to the Collector's. Specified, like the limits of waits and memory: the command's help has them.
 const TIMES_MIN: f64 = 5.0;
@@ -15,11 +16,8 @@ const TIMES_MIN: f64 = 5.0;
 /// The limit of the 99th percentile of waits at half of the rate, milliseconds.
 const P99_MAX_MS: f64 = 50.0;
 
-/// 128 and the signal's number: SIGTERM may end a Collector.
-const ENDED_BY_SIGTERM: i32 = 128 + 15;
-
 /// The stored spans of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stored {
     /// All stored spans.
     pub rows: u64,
@@ -40,14 +38,9 @@ pub struct RunReport {
     pub sent_per_s: Option<f64>,
     /// Spans that were sent.
     pub spans: u64,
-    /// Spans that are stored.
-    pub rows: u64,
-    /// Spans that are not stored.
-    pub lost: u64,
-    /// Stored spans beyond the first of a number.
-    pub doubled: u64,
-    /// Spans that were not sent.
-    pub foreign: u64,
+    /// Those that are stored.
+    #[serde(flatten)]
+    pub stored: Stored,
     /// Requests that were sent again.
     pub again: u64,
     /// From the first request until every span was stored, seconds.
@@ -80,10 +73,6 @@ pub struct Report {
     times_collector: Option<f64>,
 }
 
-fn rounded(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
-}
-
 fn milliseconds(time: Duration) -> f64 {
     rounded(time.as_secs_f64() * 1e3)
 }
@@ -97,16 +86,13 @@ impl RunReport {
         usage: Usage,
         stored: Stored,
     ) -> RunReport {
-        let cpu_s = float((usage.user_us + usage.system_us).unsigned_abs()) / 1e6;
+        let cpu_s = seconds((usage.user_us + usage.system_us).unsigned_abs());
         let wall_s = wall.as_secs_f64();
         RunReport {
             name,
             sent_per_s: sent_per_s.map(f64::round),
             spans,
-            rows: stored.rows,
-            lost: stored.lost,
-            doubled: stored.doubled,
-            foreign: stored.foreign,
+            stored,
             again: answers.again,
             wall_s: rounded(wall_s),
             spans_per_s: (float(spans) / wall_s.max(f64::EPSILON)).round(),
@@ -131,9 +117,11 @@ impl RunReport {
                 failures.push(format!("{}: {what}", self.name));
             }
         };
-        must(self.lost == 0, format!("{} spans are not stored", self.lost));
-        must(self.doubled == 0, format!("{} spans are stored again", self.doubled));
-        must(self.foreign == 0, format!("{} spans were not sent", self.foreign));
+        let Stored { lost, doubled, foreign, .. } = self.stored;
+        must(lost == 0, format!("{lost} spans are not stored"));
+        must(doubled == 0, format!("{doubled} spans are stored again"));
+        must(foreign == 0, format!("{foreign} spans were not sent"));
+        // SIGTERM may end a Collector.
         let ends_well = self.exit_code == 0 || !self.is_gateway() && self.exit_code == ENDED_BY_SIGTERM;
         must(ends_well, format!("exit code {}", self.exit_code));
         if self.is_gateway() {
@@ -144,40 +132,22 @@ impl RunReport {
         }
         failures
     }
-
-    fn cells(&self) -> [String; 13] {
-        [
-            self.name.to_owned(),
-            self.sent_per_s.map_or("full".to_owned(), |rate| format!("{rate:.0}/s")),
-            self.spans.to_string(),
-            self.lost.to_string(),
-            self.doubled.to_string(),
-            self.again.to_string(),
-            format!("{:.1}", self.wall_s),
-            format!("{:.0}", self.spans_per_s),
-            format!("{:.2}", self.cpu_s),
-            format!("{:.0}", self.spans_per_cpu_s),
-            format!("{:.1}", self.p50_ms),
-            format!("{:.1}", self.p99_ms),
-            format!("{:.1}", self.peak_rss_mib),
-        ]
-    }
 }
 
-const HEADINGS: [&str; 13] = [
-    "name",
-    "load",
-    "spans",
-    "lost",
-    "doubled",
-    "again",
-    "wall s",
-    "spans/s",
-    "CPU s",
-    "spans/CPU s",
-    "p50 ms",
-    "p99 ms",
-    "peak MiB",
+const COLUMNS: [Column<RunReport>; 13] = [
+    ("name", |run| run.name.to_owned()),
+    ("load", |run| run.sent_per_s.map_or("full".to_owned(), |rate| format!("{rate:.0}/s"))),
+    ("spans", |run| run.spans.to_string()),
+    ("lost", |run| run.stored.lost.to_string()),
+    ("doubled", |run| run.stored.doubled.to_string()),
+    ("again", |run| run.again.to_string()),
+    ("wall s", |run| format!("{:.1}", run.wall_s)),
+    ("spans/s", |run| format!("{:.0}", run.spans_per_s)),
+    ("CPU s", |run| format!("{:.2}", run.cpu_s)),
+    ("spans/CPU s", |run| format!("{:.0}", run.spans_per_cpu_s)),
+    ("p50 ms", |run| format!("{:.1}", run.p50_ms)),
+    ("p99 ms", |run| format!("{:.1}", run.p99_ms)),
+    ("peak MiB", |run| format!("{:.1}", run.peak_rss_mib)),
 ];
 
 /// Columns of words, which stand to the left.
@@ -219,9 +189,7 @@ impl Report {
 
     /// The table, and the conclusion.
     pub fn lines(&self) -> Vec<String> {
-        let headings = HEADINGS.map(str::to_owned);
-        let cells: Vec<_> = std::iter::once(headings).chain(self.runs.iter().map(RunReport::cells)).collect();
-        let mut lines = aligned(&cells, WORDS);
+        let mut lines = table(&COLUMNS, &self.runs, WORDS);
         lines.push(String::new());
         lines.push(format!("one sync of the disk: {:.2} ms, median of 200", self.sync_ms));
         if let Some(times) = self.times_collector {
@@ -264,9 +232,9 @@ mod tests {
     fn a_gateway_that_is_late_large_or_inexact_has_not_reached_what_is_required() {
         let good = || report(vec![run("gateway", None, 100_000), run("collector", None, 600_000)]);
         let changes: [fn(&mut RunReport); 6] = [
-            |run| run.lost = 1,
-            |run| run.doubled = 1,
-            |run| run.foreign = 1,
+            |run| run.stored.lost = 1,
+            |run| run.stored.doubled = 1,
+            |run| run.stored.foreign = 1,
             |run| run.exit_code = 1,
             |run| run.peak_rss_mib = 192.0,
             |run| (run.sent_per_s, run.p99_ms) = (Some(250.0), 50.0),

@@ -255,9 +255,7 @@ impl Course {
             Some(_) => process.listening().metrics_text().await,
             None => None,
         };
-        let usage = tokio::task::spawn_blocking(move || process.stop());
-        let usage = usage.await.context("the thread that stops a process ended")?;
-        let usage = usage.with_context(|| format!("stop {name}"))?;
+        let usage = process.end().await.with_context(|| format!("stop {name}"))?;
         // If the sink refuses, the gateway exits with 1, because some rows are not inserted.
         let ended_well = matches!(goal, Goal::Read(_)) || entrant.ends_well(usage.exit_code);
         if !ended_well {

@@ -10,6 +10,7 @@ use serde_json::json;
 use sluice_gateway_config::Layout;
 
 use super::report::layout_name;
+use super::witness::ENDED_BY_SIGTERM;
 use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::pipeline::merged;
 use e2e_fixtures::spans::Encoding;
@@ -24,9 +25,6 @@ const JSON_RECORD_BATCH_MAX: &str = "4MiB";
 
 /// How long a gateway with a queue volume may take to exit. 3 s before the end, the blocks that are not inserted go to the volume.
 const LEAVE_DEADLINE: &str = "8s";
-
-/// 128 and the signal's number.
-const ENDED_BY_SIGTERM: i32 = 128 + 15;
 
 /// The script that builds a peer, beside its program.
 const BUILD_SCRIPT: &str = "build.sh";

@@ -7,6 +7,8 @@ use sluice_gateway_config::Layout;
 use super::spool::{Comparison, Counts, Phase};
 use super::threads::ThreadTime;
 use super::witness::Usage;
+use crate::figures::{cell, count_cell, float, mib, ratio, rounded, seconds};
+use crate::outcomes::{Column, table};
 use e2e_fixtures::spans::Shape;
 
 /// One run of the gateway or a peer. Unknown values are left out in the table and null in the JSON.
@@ -109,27 +111,6 @@ pub fn layout_name(layout: Layout) -> &'static str {
     }
 }
 
-/// Microseconds, bytes and counts are exact up to 2^53, which is enough for a report.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a report's figures are rounded to three digits behind the point anyway"
-)]
-pub(crate) fn float(count: u64) -> f64 {
-    count as f64
-}
-
-fn seconds(microseconds: u64) -> f64 {
-    float(microseconds) / 1e6
-}
-
-pub(crate) fn rounded(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
-}
-
-pub(crate) fn ratio(of: f64, to: f64) -> f64 {
-    if to > 0.0 { of / to } else { 0.0 }
-}
-
 impl RunReport {
     /// Combines the observations of the kernel, the sink and the clock for a run over `spans` spans.
     pub fn new(name: &str, spans: u64, wall_s: f64, usage: Usage, arrived: Arrived) -> RunReport {
@@ -182,45 +163,24 @@ impl RunReport {
             ]
         })
     }
-
-    fn cells(&self) -> [String; 15] {
-        let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-        [
-            self.name.clone(),
-            self.engine.unwrap_or("null sink").to_owned(),
-            self.layout.unwrap_or("-").to_owned(),
-            self.format.clone(),
-            self.spans.to_string(),
-            self.rows.to_string(),
-            known(self.lost.map(|count| count.to_string())),
-            known(self.doubled.map(|count| count.to_string())),
-            format!("{:.1}", self.wall_s),
-            format!("{:.2}", self.cpu_s),
-            format!("{:.0}", self.spans_per_cpu_s),
-            format!("{:.1}", self.bytes_per_span),
-            format!("{:.1}", self.peak_rss_mib),
-            self.context_switches.to_string(),
-            known(self.server_cpu_s.map(|seconds| format!("{seconds:.2}"))),
-        ]
-    }
 }
 
-const HEADINGS: [&str; 15] = [
-    "name",
-    "sink",
-    "layout",
-    "format",
-    "spans",
-    "rows",
-    "lost",
-    "doubled",
-    "wall s",
-    "CPU s",
-    "spans/CPU s",
-    "B/span",
-    "peak MiB",
-    "switches",
-    "server CPU s",
+const COLUMNS: [Column<RunReport>; 15] = [
+    ("name", |run| run.name.clone()),
+    ("sink", |run| run.engine.unwrap_or("null sink").to_owned()),
+    ("layout", |run| run.layout.unwrap_or("-").to_owned()),
+    ("format", |run| run.format.clone()),
+    ("spans", |run| run.spans.to_string()),
+    ("rows", |run| run.rows.to_string()),
+    ("lost", |run| count_cell(run.lost)),
+    ("doubled", |run| count_cell(run.doubled)),
+    ("wall s", |run| format!("{:.1}", run.wall_s)),
+    ("CPU s", |run| format!("{:.2}", run.cpu_s)),
+    ("spans/CPU s", |run| format!("{:.0}", run.spans_per_cpu_s)),
+    ("B/span", |run| format!("{:.1}", run.bytes_per_span)),
+    ("peak MiB", |run| format!("{:.1}", run.peak_rss_mib)),
+    ("switches", |run| run.context_switches.to_string()),
+    ("server CPU s", |run| cell(run.server_cpu_s, 2)),
 ];
 
 /// Columns of words, which stand to the left; numbers stand to the right.
@@ -242,9 +202,7 @@ impl Report {
 
     /// The runs as lines of a table.
     pub fn table(&self) -> Vec<String> {
-        let mut lines = vec![HEADINGS.map(str::to_owned)];
-        lines.extend(self.runs.iter().map(RunReport::cells));
-        aligned(&lines, WORDS)
+        table(&COLUMNS, &self.runs, WORDS)
     }
 
     /// The counts of the runs of `--spool` as lines of a table; empty without such runs.
@@ -253,7 +211,7 @@ impl Report {
         let mut lines = vec![SPOOL_HEADINGS.map(str::to_owned)];
         lines.extend(self.runs.iter().filter_map(|run| {
             let Counts { phase, read, appended_blocks, drained_blocks, volume_bytes } = run.spool?;
-            let mib = format!("{:.1}", float(volume_bytes) / f64::from(1 << 20));
+            let mib = format!("{:.1}", mib(volume_bytes));
             let [read, appended, drained] = [read, appended_blocks, drained_blocks].map(|n| n.to_string());
             Some([phase.name().to_owned(), read, appended, drained, mib])
         }));

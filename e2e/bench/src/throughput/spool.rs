@@ -17,7 +17,8 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::report::{RunReport, ratio, rounded};
+use super::report::RunReport;
+use crate::figures::{ratio, rounded};
 
 /// The measured figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper, wait};
-use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use e2e_fixtures::gateway::Listening;
 use e2e_stack::process::daemon::log_tail;
-use e2e_stack::process::usage::{self, ChildUsage};
+use e2e_stack::process::usage;
+pub use e2e_stack::process::usage::Usage;
 
 /// How long a process may take to end after SIGTERM: more than the 50 s that the gateway gives its blocks in flight.
 const END_PATIENCE: Duration = Duration::from_secs(70);
@@ -27,20 +27,8 @@ const END_PATIENCE: Duration = Duration::from_secs(70);
 /// Time between two checks whether a process has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What a process and its descendants used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
-    /// CPU time in user space, microseconds.
-    pub user_us: i64,
-    /// CPU time in the kernel, microseconds.
-    pub system_us: i64,
-    /// Largest resident set of one process, KiB.
-    pub peak_rss_kib: i64,
-    /// Voluntary and involuntary context switches.
-    pub context_switches: i64,
-    /// Exit code, or 128 and the signal, of the command itself.
-    pub exit_code: i32,
-}
+/// The exit code of a process that SIGTERM ended: 128 and the signal's number.
+pub const ENDED_BY_SIGTERM: i32 = 128 + 15;
 
 /// Arguments of the witness.
 #[derive(Args, Clone, Debug)]
@@ -79,14 +67,8 @@ pub fn run(args: &WitnessArgs) -> Result<ExitCode> {
             Err(error) => return Err(error).context("wait for what the command started"),
         }
     }
-    let ChildUsage { user_us, system_us, peak_rss_kib, context_switches } = usage::of_children()?;
-    let usage = Usage {
-        user_us,
-        system_us,
-        peak_rss_kib,
-        context_switches,
-        exit_code: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
-    };
+    let exit_code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    let usage = usage::of_children(exit_code)?;
     let text = serde_json::to_string(&usage).context("write the usage as JSON")?;
     fs::write(&args.report, text).with_context(|| format!("write {}", args.report.display()))?;
     Ok(ExitCode::SUCCESS)
@@ -168,6 +150,12 @@ impl Watched {
         let text = fs::read_to_string(&self.report)
             .with_context(|| format!("the witness left no usage{}", log_tail(&self.log)))?;
         serde_json::from_str(&text).with_context(|| format!("understand {}", self.report.display()))
+    }
+
+    /// As [`Self::stop`], without blocking the runtime.
+    pub async fn end(self) -> Result<Usage> {
+        let stopped = tokio::task::spawn_blocking(move || self.stop());
+        stopped.await.context("the thread that stops a process ended")?
     }
 
     fn group(&self) -> Pid {

@@ -3,9 +3,11 @@
 use anyhow::Context as _;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
+use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChildUsage {
+/// What a process and its descendants used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
     /// CPU time in user space, microseconds.
     pub user_us: i64,
     /// CPU time in the kernel, microseconds.
@@ -14,15 +16,18 @@ pub struct ChildUsage {
     pub peak_rss_kib: i64,
     /// Voluntary and involuntary context switches.
     pub context_switches: i64,
+    /// Exit code, or 128 and the signal, of the process itself.
+    pub exit_code: i32,
 }
 
 /// The usage of all children that have ended and were waited for, and of their children.
-pub fn of_children() -> anyhow::Result<ChildUsage> {
+pub fn of_children(exit_code: i32) -> anyhow::Result<Usage> {
     let used = getrusage(UsageWho::RUSAGE_CHILDREN).context("ask for the usage of the children")?;
-    Ok(ChildUsage {
+    Ok(Usage {
         user_us: used.user_time().num_microseconds(),
         system_us: used.system_time().num_microseconds(),
         peak_rss_kib: used.max_rss(),
         context_switches: used.voluntary_context_switches() + used.involuntary_context_switches(),
+        exit_code,
     })
 }
