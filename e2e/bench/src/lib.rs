@@ -12,3 +12,4 @@ pub mod otlp;
 pub mod outcomes;
 pub mod schema_bench;
 pub mod throughput;
+mod waiting;

@@ -18,7 +18,6 @@ mod variant;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
@@ -26,6 +25,7 @@ use serde_json::json;
 
 use crate::command::{FileArgs, kept_in, on_stack};
 use crate::throughput::witness::Watched;
+use crate::waiting::{STALL, until_none_is_left};
 use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::pipeline::merged;
 use e2e_fixtures::produce::{Compression, Feed, Producer, Topic};
@@ -36,10 +36,11 @@ use e2e_stack::{clickhouse::HOST_URL, kafka::HOST_ADDRESS};
 pub(crate) use question::NAMES;
 pub(crate) use report::Answer;
 use report::{Report, VariantReport};
+pub(crate) use sluice_gateway_config::Layout;
 pub(crate) use table::Table;
 use table::stack_server;
 use variant::VARIANTS;
-pub(crate) use variant::{Layout, SERVICE_FIRST, TIME_FIRST, TRACE_FIRST, Variant, plain};
+pub(crate) use variant::{SERVICE_FIRST, TIME_FIRST, TRACE_FIRST, Variant, plain};
 
 /// Partitions of the topic. Chosen: the usual number of one gateway.
 const PARTITIONS: i32 = 4;
@@ -50,12 +51,6 @@ const SLICE_NS: u64 = 120_000_000_000;
 
 /// Spans of `--short`: a little more than one message of every slice.
 const SHORT_SPANS: u64 = 3_000;
-
-/// Time between two checks of the group's lag.
-const LOOK: Duration = Duration::from_millis(250);
-
-/// A gateway that makes no progress for this long has failed. Chosen: longer than a rebalance (45 s).
-const STALL: Duration = Duration::from_mins(2);
 
 /// The load, and the output.
 #[derive(Args, Clone, Debug)]
@@ -248,20 +243,13 @@ impl Bench<'_> {
     /// Runs the gateway until its group has committed everything.
     async fn insert(&self, variant: &Variant, config: &Path, folder: &Path) -> Result<()> {
         let mut process = Watched::start(&gateway::command(self.gateway, config), folder)?;
-        let (mut last, mut moved) = (i64::MAX, Instant::now());
-        loop {
-            interrupt::check()?;
+        let group = group(self.topic, variant);
+        let left = async || {
             process.check()?;
-            let lag = self.topic.lag(&group(self.topic, variant)).await?.messages;
-            if lag == 0 {
-                break;
-            }
-            if lag < last {
-                (last, moved) = (lag, Instant::now());
-            }
-            ensure!(moved.elapsed() < STALL, "{lag} messages behind, and it did not move for {STALL:?}");
-            tokio::time::sleep(LOOK).await;
-        }
+            anyhow::Ok(self.topic.lag(&group).await?.messages.unsigned_abs())
+        };
+        let stalled = |left: u64| format!("{left} messages behind, and it did not move for {STALL:?}");
+        until_none_is_left(left, stalled).await?;
         process.end().await.map(drop)
     }
 }

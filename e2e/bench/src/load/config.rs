@@ -6,11 +6,10 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_gateway_config::CONTRACT_VERSION;
 
 use super::case::Case;
-use e2e_fixtures::gateway::ANY_PORT;
-use e2e_fixtures::pipeline::TABLE;
+use e2e_fixtures::gateway::{ANY_PORT, Orders};
+use e2e_fixtures::pipeline::merged;
 
 /// Memory limit of the pod, MiB: the one of the published benchmark.
 pub const LIMIT_MIB: u64 = 1_000;
@@ -27,24 +26,17 @@ pub fn config(case: &Case, sink: &str, database: &str, queue: &Path) -> Value {
     // The operator leaves maxBytes out, which means 95 % of the volume; here the volume is a folder of this machine's disk.
     let queue_mib = setting.volume_mib - setting.volume_mib / 20;
     let insert = setting.flush.map_or_else(|| json!({}), |age| json!({"maxInterval": age}));
-    json!({
-        "contractVersion": CONTRACT_VERSION,
-        "pipeline": {"namespace": "e2e", "name": "load"},
-        "source": {"otlp": {"listen": {"grpc": ANY_PORT, "http": ANY_PORT}}},
-        "sink": {"clickhouse": {
-            "endpoints": [sink],
-            "database": database,
-            "table": TABLE,
-            "schema": {"management": "CreateIfMissing"},
-            "insert": insert,
-        }},
+    let orders = Orders { broker: "", topic: "", group: "", sink, database };
+    let change = json!({
+        "pipeline": {"name": "load"},
+        "source": {"kafka": null, "otlp": {"listen": {"grpc": ANY_PORT, "http": ANY_PORT}}},
+        "sink": {"clickhouse": {"insert": insert}},
         "queue": {"mode": "Spill", "path": queue, "maxBytes": format!("{queue_mib}MiB")},
         "workers": WORKERS,
         "memory": {"limit": format!("{LIMIT_MIB}MiB")},
-        "admin": {"listen": ANY_PORT},
         "shutdown": {"deadline": SHUTDOWN},
-        "log": {"level": "info", "format": "Text"},
-    })
+    });
+    merged(&orders.config(), &change)
 }
 
 #[cfg(test)]

@@ -173,6 +173,7 @@ struct TextWriter {
     weight: Weight,
     run: Run,
     dice: Dice,
+    words: Vec<&'static str>,
     text: String,
     places: Vec<SpanPlaces>,
     spans_before: u64,
@@ -181,7 +182,8 @@ struct TextWriter {
 impl TextWriter {
     fn new(weight: Weight, run: Run, spans_before: u64) -> TextWriter {
         let dice = Dice::new(run.id, spans_before);
-        TextWriter { weight, run, dice, text: String::new(), places: Vec::new(), spans_before }
+        let words = WORDS.split(' ').collect();
+        TextWriter { weight, run, dice, words, text: String::new(), places: Vec::new(), spans_before }
     }
 
     fn written(mut self, traces: &[u64]) -> Text {
@@ -270,7 +272,7 @@ impl TextWriter {
                 let number = self.dice.below(1 << 40);
                 self.put(format_args!("{number:x} "));
             } else {
-                let word = self.dice.pick(&WORDS);
+                let word = self.dice.pick(&self.words);
                 self.put(format_args!("{word} "));
             }
         }
@@ -290,40 +292,8 @@ impl TextWriter {
 }
 
 /// The words of the prose.
-const WORDS: [&str; 32] = [
-    "the",
-    "customer",
-    "asked",
-    "for",
-    "a",
-    "refund",
-    "of",
-    "order",
-    "and",
-    "delivery",
-    "was",
-    "late",
-    "by",
-    "three",
-    "days",
-    "because",
-    "warehouse",
-    "had",
-    "no",
-    "stock",
-    "left",
-    "please",
-    "summarise",
-    "this",
-    "conversation",
-    "in",
-    "two",
-    "sentences",
-    "answer",
-    "politely",
-    "with",
-    "references",
-];
+const WORDS: &str = "the customer asked for a refund of order and delivery was late by three days because warehouse \
+    had no stock left please summarise this conversation in two sentences answer politely with references";
 
 #[cfg(test)]
 mod tests {

@@ -31,53 +31,29 @@ const fn loadgen(batch_mib: u64) -> Filling {
     Filling { batch_bytes: batch_mib * MIB, message_spans: 8_192, padded: false, codec: "zstd" }
 }
 
+/// The smallest limit; the other sizes differ from it.
+const SMALLEST: Size = Size {
+    name: "192",
+    limit_mib: 192,
+    record_batch_mib: 1,
+    partitions: 8,
+    active: 8,
+    filling: loadgen(1),
+    spans_divisor: 1,
+};
+
 /// Sizes, the reference ones first.
 pub const SIZES: [Size; 5] = [
-    Size {
-        name: "192",
-        limit_mib: 192,
-        record_batch_mib: 1,
-        partitions: 8,
-        active: 8,
-        filling: loadgen(1),
-        spans_divisor: 1,
-    },
-    Size {
-        name: "384",
-        limit_mib: 384,
-        record_batch_mib: 16,
-        partitions: 8,
-        active: 8,
-        filling: loadgen(16),
-        spans_divisor: 1,
-    },
-    Size {
-        name: "1024",
-        limit_mib: 1_024,
-        record_batch_mib: 64,
-        partitions: 8,
-        active: 8,
-        filling: loadgen(64),
-        spans_divisor: 1,
-    },
-    Size {
-        name: "turns",
-        limit_mib: 192,
-        record_batch_mib: 1,
-        partitions: 64,
-        active: 8,
-        filling: loadgen(1),
-        spans_divisor: 1,
-    },
+    SMALLEST,
+    Size { name: "384", limit_mib: 384, record_batch_mib: 16, filling: loadgen(16), ..SMALLEST },
+    Size { name: "1024", limit_mib: 1_024, record_batch_mib: 64, filling: loadgen(64), ..SMALLEST },
+    Size { name: "turns", partitions: 64, ..SMALLEST },
     // The worst case that the batch limit allows: a fetch of a few KiB becomes a whole MiB, many times.
     Size {
         name: "padded",
-        limit_mib: 192,
-        record_batch_mib: 1,
-        partitions: 8,
-        active: 8,
         filling: Filling { batch_bytes: MIB, message_spans: 256, padded: true, codec: "zstd" },
         spans_divisor: 4,
+        ..SMALLEST
     },
 ];
 

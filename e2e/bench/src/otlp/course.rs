@@ -21,23 +21,17 @@ use super::report::{RunReport, Stored};
 use crate::memory::group::MemoryGroup;
 use crate::throughput::witness::{Usage, Watched};
 use crate::throughput::{Columns, Engine, NullSink, Sink, TABLE};
+use crate::waiting::{LOOK, STALL, until_none_is_left};
 use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::oracle::Server;
 use e2e_fixtures::produce::{self, Topic};
 use e2e_fixtures::spans::Run;
 use e2e_stack::clickhouse::HOST_URL;
 use e2e_stack::kafka::HOST_ADDRESS;
-use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
 /// Partitions of a topic. Chosen: as many as of `cargo throughput`.
 const PARTITIONS: i32 = 8;
-
-/// Time between two checks of what is stored: short beside the seconds of a run.
-const LOOK: Duration = Duration::from_millis(250);
-
-/// How long a process may take until it is ready, and how long it may store nothing more. Chosen: longer than a rebalance (45 s).
-const STALL: Duration = Duration::from_mins(2);
 
 /// The program to measure, and the folder for its files.
 pub struct Course {
@@ -170,24 +164,14 @@ impl Course {
         until_ready(entrant, route, &mut process).await.with_context(|| format!("start {name}"))?;
         let began = Instant::now();
         let answers = load.send(&route.grpc.to_string()).await.with_context(|| format!("send to {name}"))?;
-        let (mut last, mut moved) = (0, Instant::now());
-        loop {
-            interrupt::check()?;
+        let left = async || {
             process.check().with_context(|| format!("run {name}"))?;
-            let now = stored().await?;
-            if now >= load.spans {
-                break;
-            }
-            if now > last {
-                (last, moved) = (now, Instant::now());
-            }
-            ensure!(
-                moved.elapsed() < STALL,
-                "{now} of {} spans are stored, and no more in {STALL:?}",
-                load.spans
-            );
-            tokio::time::sleep(LOOK).await;
-        }
+            anyhow::Ok(load.spans.saturating_sub(stored().await?))
+        };
+        let stalled = |left: u64| {
+            format!("{} of {} spans are stored, and no more in {STALL:?}", load.spans - left, load.spans)
+        };
+        until_none_is_left(left, stalled).await?;
         let wall = began.elapsed();
         let usage = process.end().await.with_context(|| format!("stop {name}"))?;
         Ok(Raced { wall, answers, usage })
@@ -203,28 +187,17 @@ impl Course {
             Orders { broker: HOST_ADDRESS, topic: name, group: name, sink: HOST_URL, database: name };
         gateway::write_config(&orders.config(), &file)?;
         let statements = gateway::table_statements(&self.gateway, &file)?;
-        let sink =
-            NullSink::start(statements.last().map(|text| Columns::of_statement(text)).unwrap_or_default())?;
+        let sink = NullSink::start(Columns::of_table(&statements))?;
         let url = sink.url();
         gateway::write_config(&Orders { sink: &url, ..orders }.config(), &file)?;
         let mut process = Watched::start(&gateway::command(&self.gateway, &file), &folder)?;
-        let (mut last, mut moved) = (u64::MAX, Instant::now());
-        loop {
-            interrupt::check()?;
+        let left = async || {
             process.check().context("count the spans of the topic")?;
-            let left = topic.lag(name).await?.messages.unsigned_abs();
-            if left == 0 {
-                break;
-            }
-            if left < last {
-                (last, moved) = (left, Instant::now());
-            }
-            ensure!(
-                moved.elapsed() < STALL,
-                "{left} messages of the topic are not read, and no more in {STALL:?}"
-            );
-            tokio::time::sleep(LOOK).await;
-        }
+            anyhow::Ok(topic.lag(name).await?.messages.unsigned_abs())
+        };
+        let stalled =
+            |left: u64| format!("{left} messages of the topic are not read, and no more in {STALL:?}");
+        until_none_is_left(left, stalled).await?;
         process.end().await?;
         let tally = sink.count(place.load.run, place.load.spans)?.tally;
         let (rows, lost, doubled, foreign) = (tally.rows(), tally.lost(), tally.doubled(), tally.foreign());

@@ -38,17 +38,7 @@ pub fn questions(variant: &Variant, table: &str, about: &Subjects) -> [(&'static
     } else {
         String::new()
     };
-    let [services, operations] = if variant.views {
-        [
-            format!("SELECT DISTINCT ServiceName FROM {table}_operations"),
-            format!("SELECT DISTINCT ServiceName, SpanName, SpanKind FROM {table}_operations"),
-        ]
-    } else {
-        [
-            format!("SELECT DISTINCT ServiceName FROM {table}"),
-            format!("SELECT DISTINCT ServiceName, SpanName, SpanKind FROM {table}"),
-        ]
-    };
+    let named_in = if variant.views { format!("{table}_operations") } else { table.to_owned() };
     let texts = [
         format!("SELECT * FROM {table} WHERE TraceId = '{trace}'{within} ORDER BY Timestamp"),
         format!(
@@ -63,8 +53,8 @@ pub fn questions(variant: &Variant, table: &str, about: &Subjects) -> [(&'static
         format!(
             "SELECT TraceId, SpanName, Duration FROM {table} WHERE Duration > {duration} ORDER BY Duration DESC LIMIT 100"
         ),
-        services,
-        operations,
+        format!("SELECT DISTINCT ServiceName FROM {named_in}"),
+        format!("SELECT DISTINCT ServiceName, SpanName, SpanKind FROM {named_in}"),
         format!(
             "SELECT TraceId, Timestamp, Duration FROM {table} WHERE {} = '{pod}'{} ORDER BY Timestamp DESC LIMIT 100",
             variant.resource_text(POD),

@@ -1,10 +1,12 @@
 //! The results, as a table in Markdown and as JSON.
 
 use serde::Serialize;
+use sluice_gateway_config::Layout;
 
 use super::question::NAMES;
 use super::table::{Inserts, Sizes};
 use super::variant::Variant;
+use crate::figures::{float, seconds};
 
 /// All variants.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -22,7 +24,7 @@ pub struct Report {
 #[serde(rename_all = "camelCase")]
 pub struct VariantReport {
     pub name: &'static str,
-    pub layout: &'static str,
+    pub layout: Layout,
     pub order_by: &'static [&'static str],
     /// User and system CPU time of the server for all inserts.
     pub insert_cpu_seconds: f64,
@@ -49,21 +51,20 @@ pub struct Answer {
 }
 
 impl VariantReport {
-    #[expect(clippy::cast_precision_loss, reason = "rows, bytes and microseconds are far below 2^52")]
     pub fn new(variant: &Variant, inserts: &Inserts, sizes: &Sizes, questions: Vec<Answer>) -> VariantReport {
-        let rows = sizes.rows.max(1) as f64;
-        let count = inserts.count.max(1) as f64;
+        let rows = float(sizes.rows.max(1));
+        let count = float(inserts.count.max(1));
         VariantReport {
             name: variant.name,
-            layout: variant.layout.name(),
+            layout: variant.layout,
             order_by: variant.order_by,
-            insert_cpu_seconds: inserts.cpu_us as f64 / 1e6,
-            insert_cpu_micros_per_row: inserts.cpu_us as f64 / rows,
+            insert_cpu_seconds: seconds(inserts.cpu_us),
+            insert_cpu_micros_per_row: float(inserts.cpu_us) / rows,
             inserts: inserts.count,
-            insert_milliseconds: inserts.milliseconds as f64 / count,
-            syncs_per_insert: inserts.syncs as f64 / count,
-            bytes_per_row: sizes.table_bytes as f64 / rows,
-            view_bytes_per_row: sizes.view_bytes as f64 / rows,
+            insert_milliseconds: float(inserts.milliseconds) / count,
+            syncs_per_insert: float(inserts.syncs) / count,
+            bytes_per_row: float(sizes.table_bytes) / rows,
+            view_bytes_per_row: float(sizes.view_bytes) / rows,
             questions,
         }
     }

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::question::{POD, Subjects, TAG, questions};
 use super::report::Answer;
 use super::variant::Variant;
+use crate::figures::float;
 use e2e_fixtures::oracle::{Database, Server};
 use e2e_fixtures::pipeline::TABLE;
 use e2e_stack::clickhouse::HOST_URL;
@@ -164,7 +165,13 @@ impl Table {
             self.comment(question)
         );
         let [milliseconds, cpu_us, read_rows, read_bytes] = self.numbers(&query).await?;
-        Ok(Answer { name: question, milliseconds, cpu_milliseconds: millis(cpu_us), read_rows, read_bytes })
+        Ok(Answer {
+            name: question,
+            milliseconds,
+            cpu_milliseconds: float(cpu_us) / 1_000.0,
+            read_rows,
+            read_bytes,
+        })
     }
 
     async fn subjects(&self, variant: &Variant) -> Result<Subjects> {
@@ -211,11 +218,6 @@ fn numbers_in<const N: usize>(text: &str) -> Result<[u64; N]> {
         *number = cell.parse().with_context(|| format!("read the number {cell:?}"))?;
     }
     Ok(numbers)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "microseconds of a question are far below 2^52")]
-fn millis(micros: u64) -> f64 {
-    micros as f64 / 1_000.0
 }
 
 #[cfg(test)]

@@ -1,14 +1,7 @@
 //! The compared variants: layout, sorting key, and other properties of a table.
 
 use serde_json::{Value, json};
-
-/// How the table stores attributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    Json,
-    Map,
-    Nested,
-}
+use sluice_gateway_config::Layout;
 
 /// How paths that nearly every resource has are stored in a `JSON` table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,22 +92,11 @@ pub const fn plain(name: &'static str, layout: Layout, order_by: &'static [&'sta
     Variant { name, layout, order_by, typed: false, resource, views: false, synced: false }
 }
 
-impl Layout {
-    /// As the config names it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Layout::Json => "Json",
-            Layout::Map => "Map",
-            Layout::Nested => "Nested",
-        }
-    }
-}
-
 impl Variant {
     /// The section `schema` of the gateway's config.
     pub fn schema(&self) -> Value {
         let mut schema = json!({
-            "management": "CreateIfMissing", "layout": self.layout.name(), "orderBy": self.order_by,
+            "management": "CreateIfMissing", "layout": self.layout, "orderBy": self.order_by,
         });
         if self.typed {
             schema["typedPaths"] = json!({"span": {
@@ -150,14 +132,7 @@ impl Variant {
 
     /// SQL for the value of a span attribute of type text.
     pub fn text(&self, key: &str) -> String {
-        match self.layout {
-            Layout::Json if self.typed => format!("SpanAttributes.{key}"),
-            Layout::Json => format!("SpanAttributes.{key}.:String"),
-            Layout::Map => format!("SpanAttributes['{key}']"),
-            Layout::Nested => {
-                format!("`SpanAttributesString.Value`[indexOf(`SpanAttributesString.Key`, '{key}')]")
-            }
-        }
+        self.text_in("SpanAttributes", key, self.typed)
     }
 
     /// SQL for the value of a resource attribute of type text; `key` is one of [`RESOURCE_COLUMNS`].
@@ -165,12 +140,17 @@ impl Variant {
         let column = RESOURCE_COLUMNS.iter().find(|(path, _)| *path == key).map(|(_, column)| *column);
         match (self.layout, self.resource, column) {
             (Layout::Json, ResourcePaths::Columns, Some(column)) => column.to_owned(),
-            (Layout::Json, ResourcePaths::Declared, _) => format!("ResourceAttributes.{key}"),
-            (Layout::Json, _, _) => format!("ResourceAttributes.{key}.:String"),
-            (Layout::Map, _, _) => format!("ResourceAttributes['{key}']"),
-            (Layout::Nested, _, _) => {
-                format!("`ResourceAttributesString.Value`[indexOf(`ResourceAttributesString.Key`, '{key}')]")
-            }
+            (_, resource, _) => self.text_in("ResourceAttributes", key, resource == ResourcePaths::Declared),
+        }
+    }
+
+    /// SQL for the value of an attribute of a set; a `JSON` column may have declared its path.
+    fn text_in(&self, set: &str, key: &str, is_declared: bool) -> String {
+        match self.layout {
+            Layout::Json if is_declared => format!("{set}.{key}"),
+            Layout::Json => format!("{set}.{key}.:String"),
+            Layout::Map => format!("{set}['{key}']"),
+            Layout::Nested => format!("`{set}String.Value`[indexOf(`{set}String.Key`, '{key}')]"),
         }
     }
 

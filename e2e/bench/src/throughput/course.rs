@@ -19,6 +19,7 @@ use super::server::{Engine, Sink, TABLE};
 use super::sink::NullSink;
 use super::threads::{ThreadTime, Threads};
 use super::witness::{Usage, Watched};
+use crate::waiting::{LOOK, STALL, until_none_is_left};
 use e2e_fixtures::cluster::metric_sum;
 use e2e_fixtures::gateway::Listening;
 use e2e_fixtures::produce::{self, Compression, Feed, Producer, Topic};
@@ -27,14 +28,8 @@ use e2e_stack::kafka::HOST_ADDRESS;
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
-/// Time between two checks of the group's lag: short beside the seconds of a run. Each check costs the broker a connection.
-const LOOK: Duration = Duration::from_millis(250);
-
 /// Time between two progress lines while the topic is filled.
 const FILL_SAID: Duration = Duration::from_secs(5);
-
-/// A run whose lag does not change for this long has failed. Chosen: longer than a rebalance (45 s) and than any batch is held back.
-const STALL: Duration = Duration::from_mins(2);
 
 /// Where a run's rows go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,8 +204,7 @@ impl Course {
         if let Some(sink) = place.sink.take() {
             return Ok(sink);
         }
-        let columns = place.statements.last().map(|text| Columns::of_statement(text)).unwrap_or_default();
-        let sink = NullSink::start(columns)?;
+        let sink = NullSink::start(Columns::of_table(&place.statements))?;
         place.route.sink = sink.url();
         Ok(sink)
     }
@@ -232,25 +226,18 @@ impl Course {
         say::progress(name, &format!("reads {} into {}", route.topic, route.sink));
         let command = entrant.command(route, folder)?;
         let mut process = Watched::start(&command, folder)?;
-        let (mut last, mut moved, mut threads) = (u64::MAX, Instant::now(), Threads::default());
-        let wall = loop {
-            interrupt::check()?;
+        let mut threads = Threads::default();
+        let left = async || {
             process.check().with_context(|| format!("run {name}"))?;
             let left = self.left(route, goal, process.listening()).await?;
             threads.look(process.id());
-            if left == 0 {
-                break process.elapsed();
-            }
-            if left < last {
-                (last, moved) = (left, Instant::now());
-            }
-            ensure!(
-                moved.elapsed() < STALL,
-                "{name} is {left} behind and did not move for {STALL:?}; see {}",
-                folder.display()
-            );
-            tokio::time::sleep(LOOK).await;
+            anyhow::Ok(left)
         };
+        let stalled = |left: u64| {
+            format!("{name} is {left} behind and did not move for {STALL:?}; see {}", folder.display())
+        };
+        until_none_is_left(left, stalled).await?;
+        let wall = process.elapsed();
         let metrics = match &route.volume {
             Some(_) => process.listening().metrics_text().await,
             None => None,

@@ -26,6 +26,11 @@ impl Columns {
         Columns(statement.lines().filter_map(column).collect())
     }
 
+    /// The columns of the table that the last of these statements makes.
+    pub fn of_table(statements: &[String]) -> Columns {
+        statements.last().map(|text| Columns::of_statement(text)).unwrap_or_default()
+    }
+
     fn find(&self, name: &str) -> Result<&(String, String)> {
         let found = self.0.iter().find(|(column, _)| column == name);
         found.with_context(|| format!("the table has no column {name}"))
