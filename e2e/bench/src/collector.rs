@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use crate::throughput::TABLE;
+use e2e_fixtures::pipeline::TABLE;
 use e2e_stack::process::{command as script_command, output};
 use e2e_stack::{paths, say};
 

@@ -24,6 +24,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::command::{FileArgs, kept_in, on_stack};
+use crate::throughput::stack_server;
 use crate::throughput::witness::Watched;
 use crate::waiting::{STALL, until_none_is_left};
 use e2e_fixtures::gateway::{self, Orders};
@@ -38,7 +39,6 @@ pub(crate) use report::Answer;
 use report::{Report, VariantReport};
 pub(crate) use sluice_gateway_config::Layout;
 pub(crate) use table::Table;
-use table::stack_server;
 use variant::VARIANTS;
 pub(crate) use variant::{SERVICE_FIRST, TIME_FIRST, TRACE_FIRST, Variant, plain};
 

@@ -44,7 +44,7 @@ use entrant::{Entrant, Peer};
 use report::Report;
 pub(crate) use report::{layout_name, shape_name};
 pub(crate) use rows::Columns;
-pub(crate) use server::{Engine, Sink, TABLE};
+pub(crate) use server::{Engine, Sink, stack_server};
 pub(crate) use sink::{NullSink, serve_connection, stored};
 use spool::{Comparison, Spool};
 pub(crate) use threads::thread_time;

@@ -12,14 +12,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::QueueMode;
 use super::front::{Behaviour, Front};
-use super::gateway::{Gateway, Orders, Usage, write_config};
+use super::gateway::{Gateway, Usage, write_config};
 use super::load::{Filling, Load};
 use super::pace::Pace;
 use super::report::Outcome;
 use super::scenario::{Outage, SIZES, Size, oversized_mib};
 use crate::figures::{float, mib};
 use crate::throughput::{Columns, NullSink};
-use e2e_fixtures::gateway::metric;
+use e2e_fixtures::gateway::{Orders, metric, table_statements};
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
@@ -159,21 +159,16 @@ impl Course {
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
         let group = group_of(name, load);
-        let mut orders = Orders {
-            size: *size,
-            broker: self.broker.clone(),
-            queue: self.queue,
-            topic: load.topic.name().to_owned(),
-            group: group.clone(),
-            // Printing the table's statement needs no server.
-            sink: "http://127.0.0.1:1".to_owned(),
-        };
-        let columns = Columns::of_statement(&Gateway::table_statement(&self.program, &orders, &folder)?);
-        let sink = NullSink::start(columns)?;
+        let (broker, topic) = (self.broker.as_str(), load.topic.name());
+        // Printing the table's statement needs no server.
+        let orders = Orders { broker, topic, group: &group, sink: "http://127.0.0.1:1", database: "memory" };
+        let config = write_config(&orders, size, self.queue, &folder)?;
+        let sink = NullSink::start(Columns::of_table(&table_statements(&self.program, &config)?)?)?;
         let front = Front::start(sink.url())?;
-        orders.sink = front.url();
+        let url = front.url();
+        let orders = Orders { sink: &url, ..orders };
         say::progress(name, &format!("{} spans in {} MiB", load.spans, size.limit_mib));
-        let config = write_config(&orders, &folder)?;
+        let config = write_config(&orders, size, self.queue, &folder)?;
         let gateway = Gateway::start(&self.program, &config, size.limit_mib, &folder)?;
         Ok(Scene { gateway, front, sink, group, began: Instant::now(), pace: Pace::default() })
     }

@@ -26,7 +26,7 @@ use sluice_gateway_config::Remaining;
 use super::QueueMode;
 use super::group::MemoryGroup;
 use super::scenario::Size;
-use e2e_fixtures::gateway::{self, Listening};
+use e2e_fixtures::gateway::{self, Listening, Orders};
 use e2e_fixtures::pipeline::merged;
 use e2e_stack::process::daemon::log_tail;
 
@@ -38,23 +38,6 @@ const END_PATIENCE: Duration = Duration::from_secs(70);
 
 /// Time between two checks whether it has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
-/// Settings of a gateway.
-#[derive(Clone, Debug)]
-pub struct Orders {
-    /// Limit, batches and partitions.
-    pub size: Size,
-    /// `host:port` of the broker.
-    pub broker: String,
-    /// Topic to read.
-    pub topic: String,
-    /// A consumer group that has read nothing yet.
-    pub group: String,
-    /// URL of the sink.
-    pub sink: String,
-    /// Whether it has a queue volume: a folder beside its config.
-    pub queue: QueueMode,
-}
 
 /// A running gateway.
 pub struct Gateway {
@@ -109,17 +92,8 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// The statement with which the gateway would make its table.
-    ///
-    /// # Errors
-    /// The program cannot be run.
-    pub fn table_statement(program: &Path, orders: &Orders, folder: &Path) -> Result<String> {
-        let config = write_config(orders, folder)?;
-        gateway::table_statements(program, &config)?.pop().context("the gateway printed no statement")
-    }
-
     fn sample(&self) -> Result<JoinHandle<()>> {
-        let (peaks, status) = (Arc::clone(&self.peaks), self.status_file());
+        let (peaks, status) = (Arc::clone(&self.peaks), format!("/proc/{}/status", self.child.id()));
         let group = self.group.handle();
         let sampling = move || {
             while !peaks.over.load(Ordering::Relaxed) {
@@ -134,10 +108,6 @@ impl Gateway {
             }
         };
         std::thread::Builder::new().name("sampler".into()).spawn(sampling).context("start the sampler")
-    }
-
-    fn status_file(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/status", self.child.id()))
     }
 
     /// Returns an error if the process has exited.
@@ -187,9 +157,6 @@ impl Gateway {
     }
 
     /// The log until now.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn log(&self) -> Result<String> {
         fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))
     }
@@ -247,15 +214,16 @@ pub fn kib_in(status: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
-/// Writes the config file.
-///
-/// # Errors
-/// The file, or the folder of the queue, cannot be written.
-pub fn write_config(orders: &Orders, folder: &Path) -> Result<PathBuf> {
-    let size = &orders.size;
+/// Writes the config file. A queue volume is a folder beside it.
+pub fn write_config(
+    orders: &Orders<'_>,
+    size: &Size,
+    queue_mode: QueueMode,
+    folder: &Path,
+) -> Result<PathBuf> {
     let queue = folder.join("queue");
     fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
-    let mode = match orders.queue {
+    let mode = match queue_mode {
         QueueMode::Spill => "Spill",
         QueueMode::Disabled => "Disabled",
     };
@@ -267,15 +235,8 @@ pub fn write_config(orders: &Orders, folder: &Path) -> Result<PathBuf> {
         }},
         "memory": {"limit": format!("{}MiB", size.limit_mib)},
     });
-    let all = gateway::Orders {
-        broker: &orders.broker,
-        topic: &orders.topic,
-        group: &orders.group,
-        sink: &orders.sink,
-        database: "memory",
-    };
     let file = folder.join("gateway.yaml");
-    gateway::write_config(&merged(&all.config(), &change), &file)?;
+    gateway::write_config(&merged(&orders.config(), &change), &file)?;
     Ok(file)
 }
 

@@ -20,10 +20,11 @@ use super::load::{Answers, Load};
 use super::report::{RunReport, Stored};
 use crate::memory::group::MemoryGroup;
 use crate::throughput::witness::{Usage, Watched};
-use crate::throughput::{Columns, Engine, NullSink, Sink, TABLE};
+use crate::throughput::{Columns, Engine, NullSink, Sink, stack_server};
 use crate::waiting::{LOOK, STALL, until_none_is_left};
 use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::oracle::Server;
+use e2e_fixtures::pipeline::TABLE;
 use e2e_fixtures::produce::{self, Topic};
 use e2e_fixtures::spans::Run;
 use e2e_stack::clickhouse::HOST_URL;
@@ -126,7 +127,7 @@ impl Course {
         let name = &place.route.name;
         let statements = table_statements(&self.gateway, &place.route, &place.folder)?;
         let sink = Sink::create(name, &statements, Engine::MergeTree).await?;
-        let server = Server::new(HOST_URL, "default", "");
+        let server = stack_server();
         let question = format!("SELECT count() FROM `{name}`.`{TABLE}`");
         let outcome = async {
             let raced = self.race(entrant, place, async || count(&server, &question).await).await?;
@@ -187,7 +188,7 @@ impl Course {
             Orders { broker: HOST_ADDRESS, topic: name, group: name, sink: HOST_URL, database: name };
         gateway::write_config(&orders.config(), &file)?;
         let statements = gateway::table_statements(&self.gateway, &file)?;
-        let sink = NullSink::start(Columns::of_table(&statements))?;
+        let sink = NullSink::start(Columns::of_table(&statements)?)?;
         let url = sink.url();
         gateway::write_config(&Orders { sink: &url, ..orders }.config(), &file)?;
         let mut process = Watched::start(&gateway::command(&self.gateway, &file), &folder)?;

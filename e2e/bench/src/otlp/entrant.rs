@@ -10,7 +10,6 @@ use sluice_gateway_config::{CONTRACT_VERSION, Layout};
 
 use super::Role;
 use crate::collector::{self, Schema};
-use crate::throughput::TABLE;
 use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::pipeline::merged;
 use e2e_stack::clickhouse::HOST_URL;
@@ -106,7 +105,7 @@ fn source(route: &Route) -> Value {
     let orders = Orders { broker: "", topic: "", group: "", sink: HOST_URL, database: &route.name };
     let change = json!({
         "source": {"kafka": null, "otlp": {"listen": {"grpc": route.grpc}}},
-        "sink": {"clickhouse": {"table": TABLE, "schema": {"layout": Layout::Json}}},
+        "sink": {"clickhouse": {"schema": {"layout": Layout::Json}}},
         "queue": {"mode": null, "path": route.volume},
         "memory": limit(Role::Source),
     });

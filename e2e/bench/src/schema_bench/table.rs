@@ -8,9 +8,9 @@ use super::question::{POD, Subjects, TAG, questions};
 use super::report::Answer;
 use super::variant::Variant;
 use crate::figures::float;
+use crate::throughput::stack_server;
 use e2e_fixtures::oracle::{Database, Server};
 use e2e_fixtures::pipeline::TABLE;
-use e2e_stack::clickhouse::HOST_URL;
 use e2e_stack::say;
 
 /// Longest time for the merge of a table into one part a day.
@@ -46,11 +46,6 @@ pub struct Sizes {
 pub async fn version() -> Result<String> {
     let text = stack_server().text("SELECT version()", "TSV").await?;
     Ok(text.trim().to_owned())
-}
-
-/// The local stack's server.
-pub fn stack_server() -> Server {
-    Server::new(HOST_URL, "default", "")
 }
 
 /// The table of a variant.

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::entrant::{Entrant, Route, table_statements};
 use super::report::{Arrived, RunReport};
 use super::rows::Columns;
-use super::server::{Engine, Sink, TABLE};
+use super::server::{Engine, Sink};
 use super::sink::NullSink;
 use super::threads::{ThreadTime, Threads};
 use super::witness::{Usage, Watched};
@@ -177,14 +177,12 @@ impl Course {
         let folder = self.folder.join(number.to_string());
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
         let route = Route {
-            brokers: HOST_ADDRESS.to_owned(),
             topic: self.topic.name().to_owned(),
             partitions: self.topic.partitions(),
             group,
             encoding: self.encoding,
             sink: e2e_stack::clickhouse::HOST_URL.to_owned(),
             database: format!("sluice_throughput_{:x}_{number}", self.run.id),
-            table: TABLE.to_owned(),
             layout: entrant.layout(),
             engine: match finish {
                 Finish::NullSink => Engine::Null.name(),
@@ -204,7 +202,7 @@ impl Course {
         if let Some(sink) = place.sink.take() {
             return Ok(sink);
         }
-        let sink = NullSink::start(Columns::of_table(&place.statements))?;
+        let sink = NullSink::start(Columns::of_table(&place.statements)?)?;
         place.route.sink = sink.url();
         Ok(sink)
     }

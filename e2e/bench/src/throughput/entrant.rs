@@ -12,8 +12,9 @@ use sluice_gateway_config::Layout;
 use super::report::layout_name;
 use super::witness::ENDED_BY_SIGTERM;
 use e2e_fixtures::gateway::{self, Orders};
-use e2e_fixtures::pipeline::merged;
+use e2e_fixtures::pipeline::{TABLE, merged};
 use e2e_fixtures::spans::Encoding;
+use e2e_stack::kafka::HOST_ADDRESS;
 
 /// The gateway's memory limit in every figure for protobuf, with the largest record batch.
 const MEMORY_LIMIT: &str = "192MiB";
@@ -115,9 +116,6 @@ pub enum Entrant {
 /// What an entrant reads, and where it writes.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// `host:port` of the broker.
-    pub brokers: String,
-    /// The topic.
     pub topic: String,
     /// Its partitions; all are read at the same time.
     pub partitions: i32,
@@ -127,10 +125,8 @@ pub struct Route {
     pub encoding: Encoding,
     /// URL of the sink.
     pub sink: String,
-    /// Database of the table.
+    /// Database of the table [`TABLE`].
     pub database: String,
-    /// The table.
-    pub table: String,
     /// How the table stores attributes.
     pub layout: Layout,
     /// The engine that a peer should use if it makes the table itself.
@@ -178,8 +174,8 @@ impl Entrant {
             Entrant::Peer(Peer { command: text, .. }, _) => {
                 let mut command = Command::new("sh");
                 command.args(["-c", text]);
-                command.env("BROKERS", &route.brokers).env("TOPIC", &route.topic).env("GROUP", &route.group);
-                command.env("SINK", &route.sink).env("DATABASE", &route.database).env("TABLE", &route.table);
+                command.env("BROKERS", HOST_ADDRESS).env("TOPIC", &route.topic).env("GROUP", &route.group);
+                command.env("SINK", &route.sink).env("DATABASE", &route.database).env("TABLE", TABLE);
                 command.env("ENGINE", route.engine);
                 Ok(command)
             }
@@ -198,7 +194,7 @@ fn write_config(route: &Route, insert_format: InsertFormat, folder: &Path) -> Re
         Encoding::OtlpJson => ("OtlpJson", JSON_RECORD_BATCH_MAX),
     };
     let orders = Orders {
-        broker: &route.brokers,
+        broker: HOST_ADDRESS,
         topic: &route.topic,
         group: &route.group,
         sink: &route.sink,
@@ -211,7 +207,6 @@ fn write_config(route: &Route, insert_format: InsertFormat, folder: &Path) -> Re
             "recordBatchBytesMax": record_batch_max,
         }},
         "sink": {"clickhouse": {
-            "table": route.table,
             "insert": {"format": insert_format.config_name()},
             "schema": {"layout": route.layout},
         }},

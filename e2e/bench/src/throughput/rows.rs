@@ -27,8 +27,8 @@ impl Columns {
     }
 
     /// The columns of the table that the last of these statements makes.
-    pub fn of_table(statements: &[String]) -> Columns {
-        statements.last().map(|text| Columns::of_statement(text)).unwrap_or_default()
+    pub fn of_table(statements: &[String]) -> Result<Columns> {
+        statements.last().map(|text| Columns::of_statement(text)).context("the gateway printed no statement")
     }
 
     fn find(&self, name: &str) -> Result<&(String, String)> {

@@ -10,13 +10,11 @@ use sluice_gateway_config::Layout;
 
 use super::report::Arrived;
 use e2e_fixtures::oracle::{Database, Oracle, Server};
+use e2e_fixtures::pipeline::TABLE;
 use e2e_fixtures::produce;
 use e2e_fixtures::spans::Run;
 use e2e_stack::clickhouse::HOST_URL;
 use e2e_stack::say;
-
-/// The table of every run.
-pub const TABLE: &str = "otel_traces";
 
 /// Tries to remove a database; the server may take 30 s to answer each. Chosen: two minutes, several times what the merges after a run of
 /// millions of spans took on busy cores.
@@ -63,6 +61,11 @@ fn null_statement(merge_tree: &str) -> String {
     format!("{kept}\nENGINE = Null")
 }
 
+/// The local stack's server.
+pub fn stack_server() -> Server {
+    Server::new(HOST_URL, "default", "")
+}
+
 /// A database of one run.
 pub struct Sink {
     server: Server,
@@ -72,7 +75,7 @@ pub struct Sink {
 impl Sink {
     /// Makes the database and in it the table of `statements` with `engine`.
     pub async fn create(database: &str, statements: &[String], engine: Engine) -> Result<Sink> {
-        let server = Server::new(HOST_URL, "default", "");
+        let server = stack_server();
         let database = Database::create(&server, database).await?;
         for statement in statements {
             server.execute(&engine.statement(statement)).await?;
