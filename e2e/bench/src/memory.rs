@@ -140,9 +140,6 @@ pub struct Plan {
 
 impl Plan {
     /// Runs the scenarios with exactly these names.
-    ///
-    /// # Errors
-    /// When a scenario could not be run, or its gateway exited early.
     pub async fn check(self, names: &[&str]) -> Result<Outcomes<Outcome>> {
         let all = Scenario::all().into_iter();
         let chosen: Vec<Scenario> =

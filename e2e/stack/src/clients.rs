@@ -54,9 +54,6 @@ pub fn folder() -> anyhow::Result<PathBuf> {
 }
 
 /// The Collector alone.
-///
-/// # Errors
-/// As [`folder`].
 pub fn collector() -> anyhow::Result<PathBuf> {
     collector_in(&Paths::from_environment()?)
 }

@@ -36,9 +36,6 @@ pub struct Paths {
 
 impl Paths {
     /// From `SLUICE_CACHE` (default `~/.cache/sluice`) and `SLUICE_STACK` (default `/var/lib/sluice/stack`).
-    ///
-    /// # Errors
-    /// When there is no home folder to put a cache in, or the state folder's path is relative or too long for sockets.
     pub fn from_environment() -> anyhow::Result<Self> {
         let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let cache = match given(CACHE_VARIABLE) {

@@ -88,9 +88,6 @@ impl Resolved {
 
 impl TargetArgs {
     /// The target that the arguments select.
-    ///
-    /// # Errors
-    /// A cluster is given without servers that its pods can reach.
     pub fn target(&self) -> anyhow::Result<Target> {
         let cluster = match (&self.kubeconfig, &self.kind) {
             (Some(file), _) => Cluster::Kubeconfig(file.clone()),

@@ -72,9 +72,6 @@ enum Answer {
 
 impl Clients {
     /// Starts `count` clients that send to this `host:port` for `time`.
-    ///
-    /// # Errors
-    /// The address is invalid.
     pub fn start(requests: OtlpRequests, address: &str, (count, time): (u32, Duration)) -> Result<Clients> {
         let uri =
             format!("http://{address}/v1/traces").parse::<Uri>().context("read the gateway's address")?;
@@ -105,9 +102,6 @@ impl Clients {
     }
 
     /// Waits until all clients have ended, at most this long; `true` if they have.
-    ///
-    /// # Errors
-    /// A client panicked.
     pub async fn end_within(&mut self, patience: Duration) -> Result<bool> {
         let deadline = tokio::time::Instant::now() + patience;
         while let Ok(ended) = tokio::time::timeout_at(deadline, self.running.join_next()).await {

@@ -73,9 +73,6 @@ struct Scene {
 
 impl Course {
     /// The gateway reads a backlog while the sink has an outage.
-    ///
-    /// # Errors
-    /// The run could not be made, or the gateway exited early.
     pub async fn backlog(&self, name: &str, size: &Size, outage: &Outage, load: &Load) -> Result<Outcome> {
         let outcome = self.backlog_in(name, size, outage, load).await;
         load.topic.delete_group(&group_of(name, load)).await?;
@@ -111,9 +108,6 @@ impl Course {
     }
 
     /// One batch is larger than the budget allows.
-    ///
-    /// # Errors
-    /// The run could not be made, or the gateway exited early.
     pub async fn oversized(&self, name: &str, codec: &'static str, spans: u64) -> Result<Outcome> {
         let size = SIZES[0];
         let filling = Filling { batch_bytes: 512 << 10, message_spans: 4_096, padded: false, codec };

@@ -60,9 +60,6 @@ pub struct Front {
 
 impl Front {
     /// Listens on a free port of this machine, in front of the sink at this URL.
-    ///
-    /// # Errors
-    /// When there is no port or no thread for it.
     pub fn start(sink: String) -> Result<Front> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

@@ -73,9 +73,6 @@ pub struct Usage {
 
 impl Gateway {
     /// Starts the program with this config in its own cgroup with this limit; its log is a file of the folder.
-    ///
-    /// # Errors
-    /// The cgroup cannot be made, or the program not started.
     pub fn start(program: &Path, config: &Path, limit_mib: u64, folder: &Path) -> Result<Gateway> {
         let group = MemoryGroup::create(limit_mib << 20)?;
         let log = folder.join("gateway.log");
@@ -162,9 +159,6 @@ impl Gateway {
     }
 
     /// Sends SIGTERM unless it has exited, waits until it ends, and returns what it used.
-    ///
-    /// # Errors
-    /// It does not end within 70 s.
     pub async fn end(self) -> Result<Usage> {
         let stopped = tokio::task::spawn_blocking(move || self.stop());
         stopped.await.context("the thread that stops a process ended")?.context("stop the gateway")

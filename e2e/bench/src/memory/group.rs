@@ -33,9 +33,6 @@ pub struct MemoryGroup {
 
 impl MemoryGroup {
     /// Makes a cgroup with this limit, in bytes.
-    ///
-    /// # Errors
-    /// There is no memory controller, or this process may not make cgroups.
     pub fn create(limit_bytes: u64) -> Result<MemoryGroup> {
         let (parent, interface) = parent()?;
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -83,9 +80,6 @@ impl MemoryGroup {
     }
 
     /// Processes of the cgroup that the kernel killed because of the limit.
-    ///
-    /// # Errors
-    /// The kernel's file cannot be read.
     pub fn kills(&self) -> Result<u64> {
         let file = if self.interface == Interface::One { "memory.oom_control" } else { "memory.events" };
         number(&self.folder.join(file), "oom_kill")
@@ -113,9 +107,6 @@ pub struct Look {
 
 impl Look {
     /// Bytes of anonymous memory now; page cache does not count.
-    ///
-    /// # Errors
-    /// The kernel's file cannot be read.
     pub fn anonymous_bytes(&self) -> Result<u64> {
         number(&self.file, self.name)
     }

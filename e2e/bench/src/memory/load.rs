@@ -59,9 +59,6 @@ pub struct Load {
 
 impl Load {
     /// Makes an empty topic on this broker, which accepts the largest batches.
-    ///
-    /// # Errors
-    /// The broker refuses.
     pub async fn create(broker: &str, partitions: i32, filling: &Filling) -> Result<Load> {
         let run = Run::fresh();
         let name = format!("sluice-memory-{:x}", run.id);
@@ -94,9 +91,6 @@ impl Load {
     }
 
     /// Adds `spans` spans, batch after batch over the partitions in turn, one batch a partition at a time.
-    ///
-    /// # Errors
-    /// When the broker does not take a batch.
     pub async fn fill(&mut self, filling: &Filling, spans: u64) -> Result<()> {
         let end = self.spans + spans;
         let all: Vec<i32> = (0..self.topic.partitions()).collect();
@@ -104,9 +98,6 @@ impl Load {
     }
 
     /// Adds spans up to the number `end` to these partitions in turn.
-    ///
-    /// # Errors
-    /// When the broker does not take a batch.
     pub async fn fill_partitions(&mut self, filling: &Filling, partitions: &[i32], end: u64) -> Result<()> {
         ensure!(!partitions.is_empty(), "topic {} has no partitions to fill", self.topic.name());
         while self.spans < end {
@@ -121,9 +112,6 @@ impl Load {
     }
 
     /// Adds one batch to one partition; returns the numbers in it, which end before `end`.
-    ///
-    /// # Errors
-    /// When the broker does not take it.
     pub async fn batch(&mut self, filling: &Filling, partition: i32, end: u64) -> Result<Range<u64>> {
         let first = self.spans;
         acknowledged(self.queue(filling, partition, end)?).await?;

@@ -29,9 +29,6 @@ const LOOK: Duration = Duration::from_millis(100);
 const PIPELINE: &str = "app.kubernetes.io/instance";
 
 /// The longest time until an edit was applied.
-///
-/// # Errors
-/// An edit is not applied in time, or there is no pipeline to edit.
 pub async fn longest(namespace: &Namespace, order: &Order) -> Result<Duration> {
     let pods = namespace.api::<Pod>().list_metadata(&ListParams::default()).await;
     let pods = pods.context("list the gateways")?;

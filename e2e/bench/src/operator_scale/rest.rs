@@ -46,9 +46,6 @@ pub struct Measured {
 }
 
 /// Waits for rest, and counts for `quiet`.
-///
-/// # Errors
-/// The operator does not come to rest, or ends.
 pub async fn observe(
     namespace: &Namespace,
     operator: &mut LocalOperator,

@@ -43,9 +43,6 @@ pub struct WitnessArgs {
 }
 
 /// Runs the command to its end, waits for all processes that it started, and reports.
-///
-/// # Errors
-/// The command cannot be started, or the report not written.
 pub fn run(args: &WitnessArgs) -> Result<ExitCode> {
     // SIGTERM goes to the whole process group. It ends the command; the witness runs until the end, without a thread of its own.
     let runtime =
@@ -85,9 +82,6 @@ pub struct Watched {
 
 impl Watched {
     /// Starts `command` with its files in `folder`, which must exist.
-    ///
-    /// # Errors
-    /// The witness cannot be started.
     pub fn start(command: &Command, folder: &Path) -> Result<Watched> {
         let (report, log) = (folder.join("usage.json"), folder.join("output.log"));
         let program = std::env::current_exe().context("find this program's file")?;
@@ -135,9 +129,6 @@ impl Watched {
     }
 
     /// Sends SIGTERM, waits until the end, and returns the usage.
-    ///
-    /// # Errors
-    /// It does not end within 70 s.
     pub fn stop(mut self) -> Result<Usage> {
         kill_process_group(self.group(), Signal::TERM).context("send SIGTERM")?;
         let asked = Instant::now();
