@@ -12,6 +12,7 @@ use anyhow::Context;
 use crate::gomodule::GoModule;
 use crate::paths::{Paths, content_hash, fill_once, put, sources};
 use crate::process::{Job, command, output};
+use crate::{maven, python};
 
 /// The variable by which tests find the folder.
 pub const FOLDER_VARIABLE: &str = "SLUICE_OTLP_CLIENTS";
@@ -38,8 +39,8 @@ pub fn folder() -> anyhow::Result<PathBuf> {
         ("python", python(&paths)?),
         ("javascript", javascript(&paths)?),
         ("java", java(&paths)?),
-        ("go", go(&paths, "otlp-client", "./client", &["go.mod", "go.sum", "client/main.go"])?),
-        ("collector", collector_in(&paths)?),
+        ("go", go("otlp-client", "./client", &["go.mod", "go.sum", "client/main.go"])?),
+        ("collector", collector()?),
     ];
     let places: Vec<_> = programs.iter().map(|(_, program)| program.as_os_str().as_encoded_bytes()).collect();
     let folder = paths.cache.join(NAME).join(content_hash(places));
@@ -55,25 +56,16 @@ pub fn folder() -> anyhow::Result<PathBuf> {
 
 /// The Collector alone.
 pub fn collector() -> anyhow::Result<PathBuf> {
-    collector_in(&Paths::from_environment()?)
+    go("otlp-collector", "./collector", &["go.mod", "go.sum", "collector/main.go"])
 }
 
-fn collector_in(paths: &Paths) -> anyhow::Result<PathBuf> {
-    go(paths, "otlp-collector", "./collector", &["go.mod", "go.sum", "collector/main.go"])
-}
-
-/// Packages are compiled for one version of Python, so the folder's name contains that version.
 fn python(paths: &Paths) -> anyhow::Result<PathBuf> {
-    let version = "import sys; print('%d.%d' % sys.version_info[:2])";
-    let python = output(command("python3").args(["-c", version]))
-        .context("find Python for a client of OTLP: apt-get install python3 python3-pip")?;
     let hash = content_hash([REQUIREMENTS, PYTHON].map(str::as_bytes));
-    let folder = paths.cache.join(format!("{NAME}-python")).join(format!("{hash}-python{}", python.trim()));
+    let version = python::version("a client of OTLP")?;
+    let folder = paths.cache.join(format!("{NAME}-python")).join(format!("{hash}-{version}"));
     fill_once(&folder, |partial| {
-        let mut pip = command("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
-        pip.args(["--only-binary", ":all:", "--target"]).arg(partial.join("packages"));
-        pip.arg("--requirement").arg(sources().join(NAME).join("python/requirements.txt"));
+        let mut pip = python::pip(&partial.join("packages"));
+        pip.args(["--no-deps", "--requirement"]).arg(sources().join(NAME).join("python/requirements.txt"));
         fetch(paths, "python", &mut pip)?;
         put(&partial.join("client.py"), PYTHON)?;
         program(partial, r#"PYTHONPATH="$here/packages" exec python3 -B "$here/client.py""#)
@@ -101,10 +93,7 @@ fn java(paths: &Paths) -> anyhow::Result<PathBuf> {
     let folder = paths.cache.join(format!("{NAME}-java")).join(hash);
     fill_once(&folder, |partial| {
         let (jars, sources) = (partial.join("jars"), sources().join(NAME).join("java"));
-        let mut maven = command("mvn");
-        maven.args(["--batch-mode", "--no-transfer-progress", "dependency:copy-dependencies"]);
-        maven.arg("-DincludeScope=runtime").arg(format!("-DoutputDirectory={}", jars.display()));
-        fetch(paths, "java", maven.arg("--file").arg(sources.join("pom.xml")))?;
+        fetch(paths, "java", maven::jars(&sources.join("pom.xml"), &jars).arg("-DincludeScope=runtime"))?;
         let mut compiler = command("javac");
         compiler.args(["-encoding", "UTF-8", "-Xlint:all", "-Werror", "-d"]).arg(partial.join("classes"));
         compiler.arg("--class-path").arg(jars.join("*")).arg(sources.join("Client.java"));
@@ -117,15 +106,8 @@ fn java(paths: &Paths) -> anyhow::Result<PathBuf> {
     Ok(folder.join("client"))
 }
 
-fn go(
-    paths: &Paths,
-    name: &'static str,
-    package: &'static str,
-    files: &'static [&'static str],
-) -> anyhow::Result<PathBuf> {
-    let module =
-        GoModule { name, folder: "clients/go", files, package, link_flags: String::new(), aliases: &[] };
-    Ok(module.build(paths)?.join(name))
+fn go(name: &'static str, package: &'static str, files: &'static [&'static str]) -> anyhow::Result<PathBuf> {
+    GoModule { folder: "clients/go", ..GoModule::named(name, package, files) }.program()
 }
 
 fn fetch(paths: &Paths, language: &str, what: &mut std::process::Command) -> anyhow::Result<()> {

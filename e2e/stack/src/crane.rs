@@ -4,17 +4,9 @@
 use std::path::PathBuf;
 
 use crate::gomodule::GoModule;
-use crate::paths::Paths;
 
 /// The program, compiled if it is not in the cache (34 CPU-seconds with nothing in Go's build cache).
 pub fn path() -> anyhow::Result<PathBuf> {
-    let module = GoModule {
-        name: "crane",
-        folder: "crane",
-        files: &["go.mod", "go.sum"],
-        package: "github.com/google/go-containerregistry/cmd/crane",
-        link_flags: String::new(),
-        aliases: &[],
-    };
-    Ok(module.build(&Paths::from_environment()?)?.join("crane"))
+    let package = "github.com/google/go-containerregistry/cmd/crane";
+    GoModule::named("crane", package, &["go.mod", "go.sum"]).program()
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde_json::Value;
 
+use crate::maven;
 use crate::paths::{Paths, content_hash, fill_once, put, sources};
 use crate::process::{Job, command, output};
 
@@ -59,10 +60,8 @@ pub fn strimzi() -> anyhow::Result<Vec<Value>> {
 
 fn made_of_classes(paths: &Paths, folder: &Path) -> anyhow::Result<()> {
     let (jars, sources) = (folder.join("jars"), sources().join(NAME));
-    let mut maven = command("mvn");
-    maven.args(["--batch-mode", "--no-transfer-progress", "dependency:copy-dependencies"]);
-    maven.arg(format!("-DoutputDirectory={}", jars.display())).arg("--file").arg(sources.join("pom.xml"));
-    Job { part: NAME, doing: "fetch Strimzi's classes", log: paths.build_log(NAME) }.run(&mut maven)?;
+    Job { part: NAME, doing: "fetch Strimzi's classes", log: paths.build_log(NAME) }
+        .run(&mut maven::jars(&sources.join("pom.xml"), &jars))?;
     let mut java = command("java");
     java.arg("--class-path").arg(jars.join("*")).arg(sources.join("Strimzi.java"));
     put(&folder.join("strimzi.json"), &output(&mut java).context("make Strimzi's definitions")?)?;

@@ -6,27 +6,20 @@
 use std::path::PathBuf;
 
 use crate::gomodule::GoModule;
-use crate::paths::Paths;
+
+const FILES: &[&str] = &[
+    "go.mod",
+    "go.sum",
+    "main.go",
+    "settings.go",
+    "health.go",
+    "actions.go",
+    "difference.go",
+    "sync.go",
+    "ignored.go",
+];
 
 /// The program, compiled if it is not in the cache.
 pub fn path() -> anyhow::Result<PathBuf> {
-    let module = GoModule {
-        name: "gitopscheck",
-        folder: "gitopscheck",
-        files: &[
-            "go.mod",
-            "go.sum",
-            "main.go",
-            "settings.go",
-            "health.go",
-            "actions.go",
-            "difference.go",
-            "sync.go",
-            "ignored.go",
-        ],
-        package: ".",
-        link_flags: String::new(),
-        aliases: &[],
-    };
-    Ok(module.build(&Paths::from_environment()?)?.join("gitopscheck"))
+    GoModule::named("gitopscheck", ".", FILES).program()
 }

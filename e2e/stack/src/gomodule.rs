@@ -49,6 +49,21 @@ pub struct GoModule {
 }
 
 impl GoModule {
+    /// A module in the folder of its name, whose program is the package `package`.
+    pub fn named(name: &'static str, package: &'static str, files: &'static [&'static str]) -> GoModule {
+        GoModule { name, folder: name, files, package, link_flags: String::new(), aliases: &[] }
+    }
+
+    /// The program, compiled unless it is in the cache.
+    pub fn program(&self) -> anyhow::Result<PathBuf> {
+        Ok(self.build(&Paths::from_environment()?)?.join(self.name))
+    }
+
+    /// Whether the cache has the program.
+    pub fn is_built(&self, paths: &Paths) -> bool {
+        self.built(paths).is_ok_and(|folder| folder.is_dir())
+    }
+
     /// The folder in the cache that holds exactly this program, built or not.
     pub fn built(&self, paths: &Paths) -> anyhow::Result<PathBuf> {
         let folder = sources().join(self.folder);

@@ -13,19 +13,13 @@ fn module() -> GoModule {
     // The cluster's version for `helm template` and `helm lint`, which have no cluster.
     let cluster = ["pkg/chartutil.k8sVersion", "pkg/lint/rules.k8sVersion"]
         .map(|name| format!("-X helm.sh/helm/v3/{name}Major=1 -X helm.sh/helm/v3/{name}Minor=34"));
-    GoModule {
-        name: "helm",
-        folder: "helm",
-        files: &["go.mod", "go.sum"],
-        package: "helm.sh/helm/v3/cmd/helm",
-        link_flags: format!("{version} {}", cluster.join(" ")),
-        aliases: &[],
-    }
+    let link_flags = format!("{version} {}", cluster.join(" "));
+    GoModule { link_flags, ..GoModule::named("helm", "helm.sh/helm/v3/cmd/helm", &["go.mod", "go.sum"]) }
 }
 
 /// Whether the cache has the program.
 pub fn is_built(paths: &Paths) -> bool {
-    module().built(paths).is_ok_and(|folder| folder.is_dir())
+    module().is_built(paths)
 }
 
 /// Compiles it unless it is in the cache; returns the program.
@@ -36,5 +30,5 @@ pub fn build(paths: &Paths) -> anyhow::Result<PathBuf> {
 /// The helm program. Compiles it if it is missing (under a minute with Go's build cache warm), so that tests on another cluster need no
 /// local stack for it.
 pub fn path() -> anyhow::Result<PathBuf> {
-    build(&Paths::from_environment()?)
+    module().program()
 }

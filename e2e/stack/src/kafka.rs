@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::kubernetes::NODE_ADDRESS;
+use crate::maven;
 use crate::part::Part;
 use crate::paths::{Paths, content_hash, fill_once, put, render, sources};
 use crate::process::{Daemon, Job, Signal, command, output};
@@ -103,17 +104,8 @@ pub fn is_built(paths: &Paths) -> bool {
 /// Fetches the jars, unless the cache has them.
 pub fn build(paths: &Paths) -> anyhow::Result<()> {
     fill_once(&libraries(paths), |partial| {
-        let mut maven = command("mvn");
-        maven.args([
-            "--batch-mode",
-            "--no-transfer-progress",
-            "dependency:copy-dependencies",
-            "-DincludeScope=runtime",
-        ]);
-        maven
-            .arg(format!("-DoutputDirectory={}", partial.display()))
-            .arg("--file")
-            .arg(sources().join("kafka/pom.xml"));
+        let mut maven = maven::jars(&sources().join("kafka/pom.xml"), partial);
+        maven.arg("-DincludeScope=runtime");
         let doing = format!("fetch Kafka {VERSION}");
         Job { part: "kafka", doing: &doing, log: paths.build_log("kafka") }.run(&mut maven)
     })

@@ -80,8 +80,7 @@ pub fn cni_programs() -> Option<PathBuf> {
 /// # Errors
 /// The error lists everything missing: rights, tools with the part that needs them, packages with the command to install them.
 pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
-    let mut packages = missing_of(&COMPILER_PACKAGES);
-    packages.extend(headers_missing());
+    let mut packages = compiler_missing();
     packages.extend(packages_missing());
     let mut missing = tools_missing(paths);
     if !rustix::process::geteuid().is_root() {
@@ -92,14 +91,12 @@ pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
     // Without root the status may fail; the missing right is in the list already.
     missing.extend(crate::status().map(|parts| ports_taken(&parts)).unwrap_or_default());
     missing.dedup();
-    install_or_name(paths, "the local stack cannot start on this machine", &packages, missing)
+    install_or_name("the local stack cannot start on this machine", &packages, missing)
 }
 
 /// Checks that the project can be compiled, which needs no stack.
-pub fn ensure_compiler(paths: &Paths) -> anyhow::Result<()> {
-    let mut packages = missing_of(&COMPILER_PACKAGES);
-    packages.extend(headers_missing());
-    install_or_name(paths, "the project cannot be compiled on this machine", &packages, Vec::new())
+pub fn ensure_compiler() -> anyhow::Result<()> {
+    install_or_name("the project cannot be compiled on this machine", &compiler_missing(), Vec::new())
 }
 
 /// Checks that fuzz targets can be compiled. rustup fetches the nightly compiler during that build.
@@ -107,24 +104,14 @@ pub fn ensure_fuzzing() -> anyhow::Result<()> {
     let rustup = find_program("rustup").is_none();
     let missing =
         rustup.then(|| "rustup: https://rustup.rs (a nightly compiler builds the fuzz targets)".to_owned());
-    let packages = missing_of(&FUZZING_PACKAGES);
-    install_or_name(
-        &Paths::from_environment()?,
-        "fuzz targets cannot be compiled on this machine",
-        &packages,
-        missing.into_iter().collect(),
-    )
+    let what = "fuzz targets cannot be compiled on this machine";
+    install_or_name(what, &missing_of(&FUZZING_PACKAGES), missing.into_iter().collect())
 }
 
 /// Checks that instructions can be counted.
 pub fn ensure_valgrind() -> anyhow::Result<()> {
-    let packages = missing_of(&VALGRIND_PACKAGES);
-    install_or_name(
-        &Paths::from_environment()?,
-        "instructions cannot be counted on this machine",
-        &packages,
-        Vec::new(),
-    )
+    let what = "instructions cannot be counted on this machine";
+    install_or_name(what, &missing_of(&VALGRIND_PACKAGES), Vec::new())
 }
 
 /// Checks that the clients of OTLP can be fetched and compiled.
@@ -141,21 +128,14 @@ pub fn ensure_clients() -> anyhow::Result<()> {
         .filter(|(program, _)| find_program(program).is_none())
         .map(|(_, words)| words.to_owned())
         .collect();
-    let go = process::output(command("go").args(["env", "GOVERSION"])).unwrap_or_default();
-    if go_minor(&go).is_none_or(|minor| minor < GO_MINOR_MIN_CLIENTS) {
+    if !go_suffices(GO_MINOR_MIN_CLIENTS) {
         missing.push(format!("go 1.{GO_MINOR_MIN_CLIENTS} or newer: https://go.dev/dl"));
     }
-    let what = "clients of OTLP cannot be made on this machine";
-    install_or_name(&Paths::from_environment()?, what, &[], missing)
+    install_or_name("clients of OTLP cannot be made on this machine", &[], missing)
 }
 
 /// Installs packages as root on Debian and derived systems; on others, adds them to the list of what is missing.
-fn install_or_name(
-    paths: &Paths,
-    what: &str,
-    packages: &[&'static str],
-    mut missing: Vec<String>,
-) -> anyhow::Result<()> {
+fn install_or_name(what: &str, packages: &[&str], mut missing: Vec<String>) -> anyhow::Result<()> {
     let may_install = rustix::process::geteuid().is_root() && find_program("apt-get").is_some();
     if !packages.is_empty() && !may_install {
         missing.push(format!("packages: as root, apt-get install -y {}", packages.join(" ")));
@@ -163,7 +143,7 @@ fn install_or_name(
     if !missing.is_empty() {
         bail!("{what}; missing:\n  - {}", missing.join("\n  - "));
     }
-    if packages.is_empty() { Ok(()) } else { install(paths, packages) }
+    if packages.is_empty() { Ok(()) } else { install(packages) }
 }
 
 /// The packages that lack a program.
@@ -173,10 +153,13 @@ fn missing_of(packages: &[Package]) -> Vec<&'static str> {
     packages.iter().filter(incomplete).map(|package| package.name).collect()
 }
 
-/// The package of OpenSSL's headers, unless the compiler will find them.
-fn headers_missing() -> Option<&'static str> {
-    let is_there = process::output(command("pkg-config").args(["--exists", "openssl"])).is_ok();
-    (!is_there).then_some(HEADERS_PACKAGE)
+/// The packages that the compiler lacks, OpenSSL's headers among them.
+fn compiler_missing() -> Vec<&'static str> {
+    let mut missing = missing_of(&COMPILER_PACKAGES);
+    if process::output(command("pkg-config").args(["--exists", "openssl"])).is_err() {
+        missing.push(HEADERS_PACKAGE);
+    }
+    missing
 }
 
 const NEEDS_ROOT: &str = "root: Kubernetes needs it (containers, mounts, the pod bridge, nftables), and Kafka and ClickHouse listen on that \
@@ -238,7 +221,7 @@ fn tools_missing(paths: &Paths) -> Vec<String> {
     };
     need(
         go_for,
-        go_suffices(),
+        go_suffices(GO_MINOR_MIN),
         "go 1.24 or newer: https://go.dev/dl, or apt-get install golang-1.24 if the release has it",
     );
     need(
@@ -260,9 +243,9 @@ fn unbuilt(parts: &[(&str, bool)]) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-fn go_suffices() -> bool {
+fn go_suffices(minor_min: u32) -> bool {
     let said = process::output(command("go").args(["env", "GOVERSION"])).unwrap_or_default();
-    go_minor(&said).is_some_and(|minor| minor >= GO_MINOR_MIN)
+    go_minor(&said).is_some_and(|minor| minor >= minor_min)
 }
 
 /// The 26 of "go1.26.8".
@@ -283,7 +266,8 @@ fn java_major(version: &str) -> Option<u32> {
     number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-fn install(paths: &Paths, packages: &[&str]) -> anyhow::Result<()> {
+fn install(packages: &[&str]) -> anyhow::Result<()> {
+    let paths = Paths::from_environment()?;
     let apt = |doing: &str, arguments: &[&str]| {
         let mut apt = command("apt-get");
         // RUNLEVEL=1 keeps the packages from starting services: the stack starts its own containerd.
@@ -300,12 +284,8 @@ fn install(paths: &Paths, packages: &[&str]) -> anyhow::Result<()> {
         apt(&doing, &arguments)?;
     }
     let all = [&PACKAGES[..], &COMPILER_PACKAGES, &FUZZING_PACKAGES, &VALGRIND_PACKAGES];
-    let all = all.into_iter().flatten();
-    let is_still_missing = |package: &&Package| {
-        packages.contains(&package.name)
-            && package.programs.iter().any(|program| find_program(program).is_none())
-    };
-    let still: Vec<&str> = all.filter(is_still_missing).map(|package| package.name).collect();
+    let mut still: Vec<&str> = all.into_iter().flat_map(missing_of).collect();
+    still.retain(|name| packages.contains(name));
     anyhow::ensure!(
         still.is_empty(),
         "installed, but programs of these packages are still not found: {}",

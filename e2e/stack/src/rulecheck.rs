@@ -6,17 +6,9 @@
 use std::path::PathBuf;
 
 use crate::gomodule::GoModule;
-use crate::paths::Paths;
 
 /// The program, compiled if it is not in the cache.
 pub fn path() -> anyhow::Result<PathBuf> {
-    let module = GoModule {
-        name: "rulecheck",
-        folder: "rulecheck",
-        files: &["go.mod", "go.sum", "main.go", "queries.go", "unittest.go"],
-        package: ".",
-        link_flags: String::new(),
-        aliases: &[],
-    };
-    Ok(module.build(&Paths::from_environment()?)?.join("rulecheck"))
+    let files = &["go.mod", "go.sum", "main.go", "queries.go", "unittest.go"];
+    GoModule::named("rulecheck", ".", files).program()
 }

@@ -36,7 +36,7 @@ pub fn run(DemoWords { words }: &DemoWords) -> anyhow::Result<ExitCode> {
         say::progress("demo", "builds what is missing, then: stack, operator, pipeline, spans, a query");
         e2e_stack::build(&paths, Form::Checked)?;
     } else {
-        requirements::ensure_compiler(&paths)?;
+        requirements::ensure_compiler()?;
         programs::compile(Form::Checked)?;
     }
     interrupt::check()?;

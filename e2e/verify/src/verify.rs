@@ -105,7 +105,7 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
 fn checked(args: &VerifyArgs, steps: &Steps) -> anyhow::Result<()> {
     let paths = Paths::from_environment()?;
     let needs_stack = !args.without_e2e && args.target.target()?.needs_stack();
-    if needs_stack { requirements::ensure(&paths) } else { requirements::ensure_compiler(&paths) }?;
+    if needs_stack { requirements::ensure(&paths) } else { requirements::ensure_compiler() }?;
     let rotation = Rotation::read(&paths)?;
     let groups = chosen(args, &rotation)?;
     for group in &groups {

@@ -28,18 +28,16 @@ fn module() -> GoModule {
         )
     });
     GoModule {
-        name: "kubebin",
         folder: "kubernetes/kubebin",
-        files: &["go.mod", "go.sum", "main.go", "dns.go"],
-        package: ".",
         link_flags: link_flags.join(" "),
         aliases: ALIASES,
+        ..GoModule::named("kubebin", ".", &["go.mod", "go.sum", "main.go", "dns.go"])
     }
 }
 
 /// Whether the cache has them.
 pub fn is_built(paths: &Paths) -> bool {
-    module().built(paths).is_ok_and(|folder| folder.is_dir())
+    module().is_built(paths)
 }
 
 /// The folder with the programs, built or not.

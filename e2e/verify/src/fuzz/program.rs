@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use anyhow::{Context as _, bail, ensure};
 
 use super::{INPUT_SECONDS_MAX, Target};
+use e2e_stack::cargo::target_folder;
 use e2e_stack::paths::{Paths, remove_folder, workspace};
 use e2e_stack::process::{Job, command, find_program, output};
 
@@ -129,11 +130,6 @@ impl Programs {
 /// The checked-in inputs of a target.
 fn seeds(target: &Target) -> PathBuf {
     workspace().join("gateway/fuzz/corpus").join(target.corpus)
-}
-
-fn target_folder() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
-    workspace().join(target)
 }
 
 /// The files of a folder, and when each was written.
