@@ -31,6 +31,11 @@ pub fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
     sorted.get(rank - 1).copied()
 }
 
+/// The requirements that are not met, of these, each with the words for the other case.
+pub fn broken(required: impl IntoIterator<Item = (bool, String)>) -> Vec<String> {
+    required.into_iter().filter(|(holds, _)| !holds).map(|(_, words)| words).collect()
+}
+
 /// A cell with so many digits behind the point; `-` for an unknown value.
 pub fn cell(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))

@@ -3,13 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use e2e_bench::bill::{self, BillArgs};
-use e2e_bench::load::{self, LoadArgs};
-use e2e_bench::memory::{self, MemoryArgs};
-use e2e_bench::operator_scale::{self, OperatorScaleArgs};
-use e2e_bench::otlp::{self, OtlpArgs};
-use e2e_bench::schema_bench::{self, SchemaBenchArgs};
-use e2e_bench::throughput::{self, ThroughputArgs, witness};
+use e2e_bench::throughput::{self, witness};
+use e2e_bench::{bill, load, memory, operator_scale, otlp, schema_bench};
 use e2e_stack::say;
 
 /// Measures throughput, the cost of merges, memory, OTLP and load, table layouts, and the operator at scale
@@ -23,25 +18,25 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Measure spans per CPU-second of the gateway, and of other programs
-    Throughput(ThroughputArgs),
+    Throughput(throughput::ThroughputArgs),
 
     /// Measure the CPU time and the written bytes of spans until their rows are merged
-    Bill(BillArgs),
+    Bill(bill::BillArgs),
 
     /// Check the gateway's memory budget under a cgroup limit
-    Memory(MemoryArgs),
+    Memory(memory::MemoryArgs),
 
     /// Check a gateway with source.otlp under more load than ClickHouse takes
-    Load(LoadArgs),
+    Load(load::LoadArgs),
 
     /// Measure an edge, or a gateway with source.otlp, beside an OpenTelemetry Collector
-    Otlp(OtlpArgs),
+    Otlp(otlp::OtlpArgs),
 
     /// Measure the requests and memory of the operator with hundreds of pipelines
-    OperatorScale(OperatorScaleArgs),
+    OperatorScale(operator_scale::OperatorScaleArgs),
 
     /// Measure inserts, disk space and queries of each table layout and sorting key
-    SchemaBench(SchemaBenchArgs),
+    SchemaBench(schema_bench::SchemaBenchArgs),
 
     /// Run one command for `throughput` and report its cost
     #[command(hide = true)]

@@ -89,9 +89,7 @@ impl Paths {
 
     fn lock_while(&self, allowed: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<StackLock> {
         let file = self.state.with_added_extension("lock");
-        if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
-        }
+        create_parent(&file)?;
         let held = lock(&file, "another command is changing the stack; waiting for it", allowed)?;
         Ok(StackLock { file, _held: held })
     }
@@ -176,15 +174,19 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
+/// Makes the folder in which a file or folder is to be.
+pub fn create_parent(path: &Path) -> anyhow::Result<()> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))
+}
+
 /// Writes a file only if its contents differ; returns whether it did. kube-proxy ends when its configuration is written, even with the same
 /// text.
 pub fn put(file: &Path, text: &str) -> anyhow::Result<bool> {
     if fs::read(file).is_ok_and(|found| found == text.as_bytes()) {
         return Ok(false);
     }
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
-    }
+    create_parent(file)?;
     let fresh = file.with_added_extension("new");
     fs::write(&fresh, text).with_context(|| format!("write {}", fresh.display()))?;
     fs::rename(&fresh, file).with_context(|| format!("replace {}", file.display()))?;
@@ -197,9 +199,7 @@ pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) 
     if folder.is_dir() {
         return Ok(());
     }
-    if let Some(parent) = folder.parent() {
-        fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
-    }
+    create_parent(folder)?;
     let waits = format!("another command makes {}; waiting for it", folder.display());
     let _held = lock(&folder.with_added_extension("lock"), &waits, interrupt::check)?;
     if folder.is_dir() {

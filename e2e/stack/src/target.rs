@@ -79,13 +79,6 @@ pub struct Resolved {
     pub images: Option<ImageStore>,
 }
 
-impl Resolved {
-    /// Whether images can be loaded into the cluster.
-    pub fn can_load_images(&self) -> bool {
-        self.images.is_some()
-    }
-}
-
 impl TargetArgs {
     /// The target that the arguments select.
     pub fn target(&self) -> anyhow::Result<Target> {
@@ -184,7 +177,7 @@ mod tests {
         let target = TargetArgs::default().target().unwrap();
         assert_eq!(target.cluster, Cluster::Local);
         let resolved = target.resolve().unwrap();
-        assert!(resolved.can_load_images());
+        assert!(resolved.images.is_some());
         assert_eq!(resolved.kafka.pods, "kafka.sluice-stack.svc.cluster.local:9092");
         assert_eq!(resolved.clickhouse.host, "http://127.0.0.1:8123");
     }
@@ -200,7 +193,7 @@ mod tests {
             ..args
         };
         let resolved = args.target().unwrap().resolve().unwrap();
-        assert!(!resolved.can_load_images());
+        assert!(resolved.images.is_none());
         assert_eq!(resolved.kafka, Address { host: "k:1".into(), pods: "k:1".into() });
         assert_eq!(resolved.clickhouse, Address { host: "http://c:1".into(), pods: "http://p:1".into() });
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::case::Case;
 use super::config::LIMIT_MIB;
 use super::tally::Tally;
-use crate::figures::{cell, count_cell, float, mib, percentile};
+use crate::figures::{broken, cell, count_cell, float, mib, percentile};
 use crate::memory::Usage;
 use crate::outcomes::{self, Column, Run, headings};
 use e2e_fixtures::oracle::Count;
@@ -81,7 +81,7 @@ impl Outcome {
             doubled: count.map(|count| count.rows - count.unique),
             failures: Vec::new(),
         };
-        outcome.failures = broken(case, seen, &outcome);
+        outcome.failures = failures(case, seen, &outcome);
         outcome
     }
 
@@ -96,41 +96,38 @@ fn tenths(value: f64) -> f64 {
 }
 
 /// The requirements that were not met.
-fn broken(case: &Case, seen: &Seen, outcome: &Outcome) -> Vec<String> {
-    let mut failures = Vec::new();
-    let mut must = |holds: bool, what: &dyn Fn() -> String| {
-        if !holds {
-            failures.push(what());
-        }
-    };
+fn failures(case: &Case, seen: &Seen, outcome: &Outcome) -> Vec<String> {
     let Outcome { requests, accepted_first, failed, peak_mib, kills, .. } = outcome;
     let (lost, doubled) = (outcome.lost.unwrap_or_default(), outcome.doubled.unwrap_or_default());
     let (code, refusal) = (seen.usage.exit_code, seen.tally.refusal.as_deref().unwrap_or("no answer"));
-    must(*requests > 0, &|| "no client sent a request".to_owned());
-    must(*kills == 0, &|| format!("0 kills required: the kernel OOM-killed {kills} processes"));
-    must(seen.usage.resident_peak < LIMIT_MIB << 20, &|| {
-        format!("a peak under {LIMIT_MIB} MiB required: {peak_mib:.1} MiB were resident")
-    });
-    must(code == 0, &|| format!("the gateway must end with code 0: it ended with code {code}"));
-    must(*failed == 0, &|| {
-        format!(
-            "0 failed required: {failed} of {requests} requests were never accepted; first answer: {refusal}"
-        )
-    });
-    must(!case.is_of_defaults() || accepted_first == requests, &|| {
-        format!(
-            "100 % accepted at the first try required: {accepted_first} of {requests} were; first answer: {refusal}"
-        )
-    });
-    must(lost == 0, &|| format!("0 lost required: {lost} spans of accepted requests have no row"));
-    must(doubled == 0, &|| format!("0 doubled required: {doubled} rows are doubled"));
-    match &seen.counted {
-        Ok(Count { foreign, .. }) => {
-            must(*foreign == 0, &|| format!("{foreign} rows are of no span that was sent"));
-        }
-        Err(why) => must(false, &|| format!("rows could not be counted: {why}")),
-    }
-    failures
+    let counted = match &seen.counted {
+        Ok(Count { foreign, .. }) => (*foreign == 0, format!("{foreign} rows are of no span that was sent")),
+        Err(why) => (false, format!("rows could not be counted: {why}")),
+    };
+    broken([
+        (*requests > 0, "no client sent a request".to_owned()),
+        (*kills == 0, format!("0 kills required: the kernel OOM-killed {kills} processes")),
+        (
+            seen.usage.resident_peak < LIMIT_MIB << 20,
+            format!("a peak under {LIMIT_MIB} MiB required: {peak_mib:.1} MiB were resident"),
+        ),
+        (code == 0, format!("the gateway must end with code 0: it ended with code {code}")),
+        (
+            *failed == 0,
+            format!(
+                "0 failed required: {failed} of {requests} requests were never accepted; first answer: {refusal}"
+            ),
+        ),
+        (
+            !case.is_of_defaults() || accepted_first == requests,
+            format!(
+                "100 % accepted at the first try required: {accepted_first} of {requests} were; first answer: {refusal}"
+            ),
+        ),
+        (lost == 0, format!("0 lost required: {lost} spans of accepted requests have no row")),
+        (doubled == 0, format!("0 doubled required: {doubled} rows are doubled")),
+        counted,
+    ])
 }
 
 const COLUMNS: [Column<Outcome>; 15] = [

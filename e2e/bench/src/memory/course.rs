@@ -17,7 +17,7 @@ use super::load::{Filling, Load};
 use super::pace::Pace;
 use super::report::Outcome;
 use super::scenario::{Outage, SIZES, Size, oversized_mib};
-use crate::figures::{float, mib};
+use crate::figures::{broken, float, mib};
 use crate::throughput::{Columns, NullSink};
 use e2e_fixtures::gateway::{Orders, metric, table_statements};
 use e2e_stack::process::interrupt;
@@ -295,25 +295,19 @@ fn counted(
 ) -> Result<Outcome> {
     let sent = sink.count(load.run, load.spans)?;
     let (lost, doubled, foreign) = (sent.tally.lost(), sent.tally.doubled(), sent.tally.foreign());
-    let mut failures = Vec::new();
-    let mut must = |holds: bool, what: String| {
-        if !holds {
-            failures.push(what);
-        }
-    };
-    must(usage.kills == 0, format!("the kernel OOM-killed {} processes", usage.kills));
-    must(usage.exit_code == 0, format!("it ended with code {}", usage.exit_code));
-    must(lost == held, format!("{lost} spans have no row instead of {held}"));
-    must(doubled == 0, format!("{doubled} rows are doubled"));
-    must(foreign == 0, format!("{foreign} rows are of no span that was produced"));
-    must(
-        usage.resident_peak < size.limit_mib << 20,
-        format!("{:.1} MiB resident in {} MiB", mib(usage.resident_peak), size.limit_mib),
-    );
+    let (resident_mib, limit_mib) = (mib(usage.resident_peak), size.limit_mib);
+    let failures = broken([
+        (usage.kills == 0, format!("the kernel OOM-killed {} processes", usage.kills)),
+        (usage.exit_code == 0, format!("it ended with code {}", usage.exit_code)),
+        (lost == held, format!("{lost} spans have no row instead of {held}")),
+        (doubled == 0, format!("{doubled} rows are doubled")),
+        (foreign == 0, format!("{foreign} rows are of no span that was produced")),
+        (resident_mib < float(limit_mib), format!("{resident_mib:.1} MiB resident in {limit_mib} MiB")),
+    ]);
     Ok(Outcome {
         name: name.to_owned(),
-        limit_mib: size.limit_mib,
-        peak_rss_mib: mib(usage.resident_peak),
+        limit_mib,
+        peak_rss_mib: resident_mib,
         peak_anonymous_mib: mib(usage.anonymous_peak),
         kills: usage.kills,
         spans: load.spans,

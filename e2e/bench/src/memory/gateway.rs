@@ -91,14 +91,14 @@ impl Gateway {
 
     fn sample(&self) -> Result<JoinHandle<()>> {
         let (peaks, status) = (Arc::clone(&self.peaks), format!("/proc/{}/status", self.child.id()));
-        let group = self.group.handle();
+        let anonymous_bytes = self.group.anonymous_bytes();
         let sampling = move || {
             while !peaks.over.load(Ordering::Relaxed) {
                 let text = fs::read_to_string(&status).unwrap_or_default();
                 if let Some(resident) = kib_in(&text, "VmHWM:") {
                     peaks.resident.fetch_max(resident << 10, Ordering::Relaxed);
                 }
-                if let Ok(anonymous) = group.anonymous_bytes() {
+                if let Ok(anonymous) = anonymous_bytes() {
                     peaks.anonymous.fetch_max(anonymous, Ordering::Relaxed);
                 }
                 std::thread::sleep(SAMPLE);

@@ -73,10 +73,11 @@ impl MemoryGroup {
         entering
     }
 
-    /// Lets another thread read the cgroup's memory.
-    pub fn handle(&self) -> Look {
+    /// Reads the bytes of anonymous memory, in any thread; page cache does not count.
+    pub fn anonymous_bytes(&self) -> impl Fn() -> Result<u64> + Send + use<> {
         let name = if self.interface == Interface::One { "total_rss" } else { "anon" };
-        Look { file: self.folder.join("memory.stat"), name }
+        let file = self.folder.join("memory.stat");
+        move || number(&file, name)
     }
 
     /// Processes of the cgroup that the kernel killed because of the limit.
@@ -95,20 +96,6 @@ impl Drop for MemoryGroup {
     fn drop(&mut self) {
         // A cgroup that still has a process stays; the code that left the process reports it.
         fs::remove_dir(&self.folder).ok();
-    }
-}
-
-/// Reads a cgroup's anonymous memory.
-#[derive(Debug)]
-pub struct Look {
-    file: PathBuf,
-    name: &'static str,
-}
-
-impl Look {
-    /// Bytes of anonymous memory now; page cache does not count.
-    pub fn anonymous_bytes(&self) -> Result<u64> {
-        number(&self.file, self.name)
     }
 }
 

@@ -2,13 +2,13 @@
 //! `ctr images import`, `docker load` and `skopeo copy docker-archive:` read.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 
-use super::{Image, Programs, build_image};
+use super::{Programs, build_image};
 use crate::process::interrupt;
 use crate::programs::Form;
 use crate::say;
@@ -61,14 +61,9 @@ pub fn run(args: &ImagesArgs) -> Result<ExitCode> {
     fs::create_dir_all(&args.output).with_context(|| format!("create {}", args.output.display()))?;
     for (name, program) in [("operator", &programs.operator), ("gateway", &programs.gateway)] {
         let image = build_image(name, program)?;
-        let file = save(&image, name, &args.output)?;
+        let file = args.output.join(format!("{name}.tar"));
+        fs::copy(&image.archive, &file).with_context(|| format!("write {}", file.display()))?;
         say::line(&format!("{}  {}", image.reference, file.display()));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn save(image: &Image, name: &str, folder: &Path) -> Result<PathBuf> {
-    let file = folder.join(format!("{name}.tar"));
-    fs::copy(&image.archive, &file).with_context(|| format!("write {}", file.display()))?;
-    Ok(file)
 }

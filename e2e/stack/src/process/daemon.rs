@@ -11,6 +11,7 @@ use anyhow::Context;
 use rustix::process::{Pid, Signal};
 
 use super::{Process, command};
+use crate::paths::create_parent;
 
 /// Lines of a log that an error shows.
 pub const LOG_TAIL_LINES: usize = 15;
@@ -133,11 +134,6 @@ fn last_lines(log: &Path) -> std::io::Result<String> {
     let lines: Vec<&str> = text.lines().collect();
     let first = lines.len().saturating_sub(LOG_TAIL_LINES);
     Ok(lines[first..].iter().flat_map(|line| ["  | ", line, "\n"]).collect())
-}
-
-fn create_parent(file: &Path) -> anyhow::Result<()> {
-    let Some(parent) = file.parent() else { return Ok(()) };
-    fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A command that may take minutes. Its output goes to a log file, and progress is printed every few seconds. Ctrl-C ends it together with the
 //! processes that it started, which share its process group.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::daemon::log_tail;
 use super::interrupt;
+use crate::paths::create_parent;
 use crate::say;
 
 /// Interval of progress lines of a running job.
@@ -44,9 +45,7 @@ impl Job<'_> {
     pub fn run(&self, what: &mut Command) -> anyhow::Result<()> {
         interrupt::check()?;
         say::progress(self.part, self.doing);
-        if let Some(folder) = self.log.parent() {
-            fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
-        }
+        create_parent(&self.log)?;
         let log = File::create(&self.log).with_context(|| format!("create {}", self.log.display()))?;
         let log_too = log.try_clone().with_context(|| format!("open {} twice", self.log.display()))?;
         what.stdin(Stdio::null()).stdout(log).stderr(log_too).process_group(0);
@@ -118,6 +117,8 @@ fn last_line(log: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::process::command;
 
