@@ -32,6 +32,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::ResourceExt as _;
 use kube::api::{Api, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
+use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_crds::status::condition as kind;
@@ -289,14 +290,14 @@ fn manifest(target: &Resolved, topic: &str) -> Value {
 }
 
 /// Seconds from the first pipeline's creation until all pipelines had reached a state.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Times {
     /// Created.
-    pub created: f64,
+    pub created_s: f64,
     /// Every object of the pipeline was applied.
-    pub applied: f64,
+    pub applied_s: f64,
     /// Ready.
-    pub ready: f64,
+    pub ready_s: f64,
 }
 
 async fn become_ready(namespace: &Namespace, order: &Order, plain: &Plain) -> Result<Times> {
@@ -305,8 +306,8 @@ async fn become_ready(namespace: &Namespace, order: &Order, plain: &Plain) -> Re
     let watched = watch_until_ready(namespace, order.pipelines, began);
     let watched = tokio::time::timeout(patience.max(PATIENCE_MIN), watched);
     let (created, watched) = tokio::join!(create(namespace, order.pipelines, plain, began), watched);
-    let (applied, ready) = watched.context("the pipelines do not become Ready in time")??;
-    Ok(Times { created: created?, applied, ready })
+    let (applied_s, ready_s) = watched.context("the pipelines do not become Ready in time")??;
+    Ok(Times { created_s: created?, applied_s, ready_s })
 }
 
 async fn create(namespace: &Namespace, count: u32, plain: &Plain, began: Instant) -> Result<f64> {

@@ -45,7 +45,7 @@ use report::Report;
 pub(crate) use report::{layout_name, shape_name};
 pub(crate) use rows::Columns;
 pub(crate) use server::{Engine, Sink, stack_server};
-pub(crate) use sink::{NullSink, serve_connection, stored};
+pub(crate) use sink::{NullSink, put_length, serve_connection, stored};
 use spool::{Comparison, Spool};
 pub(crate) use threads::thread_time;
 

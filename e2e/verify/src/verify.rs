@@ -42,7 +42,7 @@ pub struct VerifyArgs {
     pub all: bool,
 
     /// Run the quick tier and this group; may be given several times
-    #[arg(long = "group", value_name = "NAME", value_parser = group::NAMES, conflicts_with_all = ["all", "without_e2e"])]
+    #[arg(long = "group", value_name = "NAME", value_parser = group::ALL.map(|group| group.name), conflicts_with_all = ["all", "without_e2e"])]
     pub groups: Vec<String>,
 
     /// Run only end-to-end tests whose name contains this, from all groups; may be given several times

@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, HeaderName};
+use hyper::header::HeaderMap;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -227,15 +227,11 @@ impl Shared {
 /// Copies the headers of the message, but not those of the connection.
 fn copy(from: &HeaderMap, to: &mut HeaderMap) {
     for (name, value) in from {
-        if is_of_servers(name) {
+        let text = name.as_str();
+        if matches!(text, "authorization" | "content-type") || text.starts_with("x-clickhouse") {
             to.insert(name.clone(), value.clone());
         }
     }
-}
-
-fn is_of_servers(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    matches!(name, "authorization" | "content-type") || name.starts_with("x-clickhouse")
 }
 
 /// The deduplication token in the target of an INSERT. A query of the settings may have a token, too.

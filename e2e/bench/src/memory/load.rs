@@ -16,6 +16,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::producer::future_producer::DeliveryFuture;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 
+use crate::throughput::put_length;
 use e2e_fixtures::produce::Topic;
 use e2e_fixtures::spans::{Generator, Run, Shape};
 use e2e_stack::process::interrupt;
@@ -154,17 +155,9 @@ async fn acknowledged(waiting: Vec<DeliveryFuture>) -> Result<()> {
 fn pad(message: &mut Vec<u8>, bytes: usize) {
     let missing = bytes.saturating_sub(message.len() + 16);
     // Wire type 2: length-delimited.
-    put_varint(message, PADDING_FIELD << 3 | 2);
-    put_varint(message, missing as u64);
+    put_length(message, PADDING_FIELD << 3 | 2);
+    put_length(message, missing as u64);
     message.resize(message.len() + missing, 0);
-}
-
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value.to_le_bytes()[0] | 0x80);
-        value >>= 7;
-    }
-    out.push(value.to_le_bytes()[0]);
 }
 
 #[cfg(test)]

@@ -22,12 +22,8 @@ pub struct Report {
     pub pipelines: u32,
     /// How many pipelines have each feature.
     pub with: Kinds,
-    /// Seconds from the first pipeline's creation until all were made.
-    pub created_s: f64,
-    /// Seconds until all objects of all pipelines were applied.
-    pub applied_s: f64,
-    /// Seconds until all were Ready.
-    pub ready_s: f64,
+    #[serde(flatten)]
+    pub times: Times,
     /// The operator's requests before it was at rest, by verb.
     pub requests: BTreeMap<String, u64>,
     /// The same by verb and resource.
@@ -56,9 +52,7 @@ impl Report {
         Report {
             pipelines: order.pipelines,
             with: Kinds::of(order.pipelines),
-            created_s: times.created,
-            applied_s: times.applied,
-            ready_s: times.ready,
+            times,
             requests: by_verb(&measured.calls),
             requests_by_resource: named(&measured.calls),
             quiet_s: order.quiet.as_secs(),
@@ -82,11 +76,12 @@ impl Report {
         let joined = |counts: &BTreeMap<String, u64>| {
             counts.iter().map(|(what, count)| format!("{what} {count}")).collect::<Vec<_>>().join(", ")
         };
+        let Times { created_s, applied_s, ready_s } = self.times;
         let changed: Vec<_> = self.changed_at_rest.iter().take(CHANGED_NAMED_MAX).cloned().collect();
         vec![
             format!(
-                "{} pipelines: created {:.1} s, applied {:.1} s, Ready {:.1} s",
-                self.pipelines, self.created_s, self.applied_s, self.ready_s
+                "{} pipelines: created {created_s:.1} s, applied {applied_s:.1} s, Ready {ready_s:.1} s",
+                self.pipelines
             ),
             format!(
                 "of these {} with a Secret, {} scaled by load, {} with queue volumes",

@@ -289,7 +289,7 @@ fn question(columns: &Columns, question: &str) -> Result<Bytes> {
 
 /// The number of columns, their names, their types.
 fn put_header(answer: &mut Vec<u8>, columns: &[(&str, &str)]) {
-    put_length(answer, columns.len());
+    put_length(answer, columns.len() as u64);
     for (name, _) in columns {
         put_text(answer, name);
     }
@@ -299,16 +299,17 @@ fn put_header(answer: &mut Vec<u8>, columns: &[(&str, &str)]) {
 }
 
 fn put_text(answer: &mut Vec<u8>, text: &str) {
-    put_length(answer, text.len());
+    put_length(answer, text.len() as u64);
     answer.extend_from_slice(text.as_bytes());
 }
 
-fn put_length(answer: &mut Vec<u8>, mut length: usize) {
+/// A length, as `RowBinary` and Protobuf write it: seven bits a byte, the least significant first.
+pub(crate) fn put_length(out: &mut Vec<u8>, mut length: u64) {
     while length >= 0x80 {
-        answer.push(length.to_le_bytes()[0] | 0x80);
+        out.push(length.to_le_bytes()[0] | 0x80);
         length >>= 7;
     }
-    answer.push(length.to_le_bytes()[0]);
+    out.push(length.to_le_bytes()[0]);
 }
 
 /// A parameter of a query string, decoded.

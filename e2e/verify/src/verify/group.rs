@@ -242,18 +242,6 @@ const fn faults(name: &'static str, part: u32) -> Group {
     Group { name, paths: FAULTS, work: Work::Faults(part) }
 }
 
-pub const NAMES: [&str; ALL.len()] = names();
-
-const fn names() -> [&'static str; ALL.len()] {
-    let mut names = [""; ALL.len()];
-    let mut place = 0;
-    while place < ALL.len() {
-        names[place] = ALL[place].name;
-        place += 1;
-    }
-    names
-}
-
 impl Group {
     /// Checks what the group needs from the machine beyond the quick tier.
     pub fn ensure_requirements(&self) -> anyhow::Result<()> {

@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::files;
+
 /// Folders without documents of ours.
 const PASSED_OVER: [&str; 4] = ["target", ".git", "node_modules", "testdata"];
 
@@ -48,20 +50,12 @@ fn headings_have_the_anchors_that_github_gives_them() {
 
 /// Every document of the repository, by its path.
 fn documents(workspace: &Path) -> BTreeMap<PathBuf, String> {
-    let (mut folders, mut found) = (vec![workspace.to_owned()], BTreeMap::new());
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_str().unwrap();
-            if path.is_dir() && !PASSED_OVER.contains(&name) && !path.is_symlink() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                let text = fs::read_to_string(&path).unwrap();
-                found.insert(path, text);
-            }
-        }
-    }
-    found
+    let is_ours = |path: &Path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        !path.is_dir() || !PASSED_OVER.contains(&name) && !path.is_symlink()
+    };
+    let text = |path: PathBuf| (path.clone(), fs::read_to_string(path).unwrap());
+    files(workspace, "md", is_ours).into_iter().map(text).collect()
 }
 
 /// The texts between `](` and `)`.

@@ -91,25 +91,13 @@ fn named(source: &Path) -> Named {
 
 /// Every source file with its room, without the files that only have tests.
 fn files(source: &Path) -> Vec<(String, PathBuf)> {
-    let (mut folders, mut found) = (vec![source.to_owned()], Vec::new());
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_stem().unwrap().to_str().unwrap();
-            let room = path.strip_prefix(source).unwrap().components().next().unwrap();
-            let room = Path::new(room.as_os_str()).file_stem().unwrap().to_str().unwrap().to_owned();
-            if name.ends_with("tests") || ["main", "lib"].contains(&room.as_str()) {
-                continue;
-            }
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push((room, path));
-            }
-        }
-    }
+    let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    let room = |path: &Path| stem(path.strip_prefix(source).unwrap().iter().next().unwrap().as_ref());
+    let is_of_room =
+        |path: &Path| !stem(path).ends_with("tests") && !["main", "lib"].contains(&room(path).as_str());
+    let found = super::files(source, "rs", is_of_room);
     assert!(!found.is_empty(), "{}", source.display());
-    found
+    found.into_iter().map(|path| (room(&path), path)).collect()
 }
 
 /// The first name after `crate::` of every path in a file.
