@@ -132,7 +132,7 @@ impl Course {
         let outcome = async {
             let raced = self.race(entrant, place, async || count(&server, &question).await).await?;
             let sent = produce::Sent { acked: (0..place.load.spans).into(), ..produce::Sent::default() };
-            let arrived = sink.arrived((place.load.run, &sent), Engine::MergeTree, Layout::Json).await?;
+            let arrived = sink.arrived(place.load.run, &sent, Layout::Json).await?;
             let (lost, doubled) = arrived.lost.zip(arrived.doubled).context("the table was not counted")?;
             let foreign = arrived.rows.saturating_sub(place.load.spans.saturating_sub(lost) + doubled);
             Ok::<_, Error>((raced, Stored { rows: arrived.rows, lost, doubled, foreign }))

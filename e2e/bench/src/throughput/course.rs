@@ -142,13 +142,12 @@ impl Course {
         let (raced, arrived) = match finish {
             Finish::NullSink => {
                 let sink = Self::null_sink(&mut place)?;
-                let raced = self.race(entrant, &place.route, &place.folder, Goal::Committed).await?;
+                let raced = self.race(entrant, &place, Goal::Committed).await?;
                 (raced, self.counted(&sink)?)
             }
             Finish::Server(engine) => {
-                let Place { folder, route, statements, .. } = &place;
-                let sink = Sink::create(&route.database, statements, engine).await?;
-                let outcome = self.race_and_ask(entrant, route, folder, (&sink, engine)).await;
+                let sink = Sink::create(&place.route.database, &place.statements, engine).await?;
+                let outcome = self.race_and_ask(entrant, &place, &sink).await;
                 sink.delete().await;
                 outcome?
             }
@@ -207,20 +206,14 @@ impl Course {
         Ok(sink)
     }
 
-    async fn race_and_ask(
-        &self,
-        entrant: &Entrant,
-        route: &Route,
-        folder: &Path,
-        (sink, engine): (&Sink, Engine),
-    ) -> Result<(Raced, Arrived)> {
-        let raced = self.race(entrant, route, folder, Goal::Committed).await?;
-        Ok((raced, sink.arrived((self.run, &self.sent), engine, route.layout).await?))
+    async fn race_and_ask(&self, entrant: &Entrant, place: &Place, sink: &Sink) -> Result<(Raced, Arrived)> {
+        let raced = self.race(entrant, place, Goal::Committed).await?;
+        Ok((raced, sink.arrived(self.run, &self.sent, place.route.layout).await?))
     }
 
     /// Runs the process until it is done; returns how long that took and what it used.
-    async fn race(&self, entrant: &Entrant, route: &Route, folder: &Path, goal: Goal) -> Result<Raced> {
-        let name = entrant.name();
+    async fn race(&self, entrant: &Entrant, place: &Place, goal: Goal) -> Result<Raced> {
+        let (name, Place { folder, route, .. }) = (entrant.name(), place);
         say::progress(name, &format!("reads {} into {}", route.topic, route.sink));
         let command = entrant.command(route, folder)?;
         let mut process = Watched::start(&command, folder)?;

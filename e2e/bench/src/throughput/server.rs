@@ -3,8 +3,6 @@
 //! Limits: the log counts rows, not numbers, so lost and doubled spans are known only if the table keeps the rows. Background merges are
 //! not part of the inserts and are not counted.
 
-use std::fmt;
-
 use anyhow::{Context as _, Result};
 use sluice_gateway_config::Layout;
 
@@ -47,12 +45,6 @@ impl Engine {
     }
 }
 
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// A table with the same columns, without order, indexes and settings.
 fn null_statement(merge_tree: &str) -> String {
     let body = merge_tree.split("\nENGINE = ").next().unwrap_or(merge_tree);
@@ -70,6 +62,7 @@ pub fn stack_server() -> Server {
 pub struct Sink {
     server: Server,
     database: Database,
+    engine: Engine,
 }
 
 impl Sink {
@@ -80,20 +73,15 @@ impl Sink {
         for statement in statements {
             server.execute(&engine.statement(statement)).await?;
         }
-        Ok(Sink { server, database })
+        Ok(Sink { server, database, engine })
     }
 
     /// What arrived: counts from the server's log; lost and doubled spans from the table, if it keeps rows.
-    pub async fn arrived(
-        &self,
-        (run, sent): (Run, &produce::Sent),
-        engine: Engine,
-        layout: Layout,
-    ) -> Result<Arrived> {
+    pub async fn arrived(&self, run: Run, sent: &produce::Sent, layout: Layout) -> Result<Arrived> {
         self.server.execute("SYSTEM FLUSH LOGS query_log").await?;
         let logged = self.server.text(&log_query(self.database.name()), "TSV").await?;
         let mut arrived = read_log(&logged)?;
-        if engine == Engine::MergeTree
+        if self.engine == Engine::MergeTree
             // A peer may make a table of another layout; then only the log counts.
             && let Ok(count) = self.database.oracle(TABLE, run).laid_out(layout).count(sent).await
         {

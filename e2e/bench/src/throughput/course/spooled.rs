@@ -38,7 +38,7 @@ impl Course {
         sink.refuse(phase == Phase::Spill);
         let spans = self.spans();
         let goal = if phase == Phase::Spill { Goal::Read(spans) } else { Goal::Committed };
-        let raced = self.race(gateway, &place.route, &place.folder, goal).await?;
+        let raced = self.race(gateway, &place, goal).await?;
         let counts = counts(phase, &raced, place.route.volume.as_deref())?;
         let mut arrived = self.counted(&sink)?;
         if phase == Phase::Spill {
