@@ -5,13 +5,10 @@
 //! once. A gateway that reports a wrong guarantee or count may still insert every row. Limits: counters begin at 0 with the process, so a
 //! process that has ended reports nothing.
 
-use std::time::Duration;
-
-use anyhow::{Result, anyhow};
-use e2e_fixtures::cluster::{Namespace, Pods, Seen, metric_sum, until};
+use e2e_fixtures::cluster::metric_sum;
 use e2e_fixtures::gateway::metric;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
+
+use crate::prelude::*;
 
 /// The gateways of all pipelines of a namespace.
 const GATEWAYS: &str = "app.kubernetes.io/name=sluice-gateway,app.kubernetes.io/component=gateway";

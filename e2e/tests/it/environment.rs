@@ -1,18 +1,15 @@
 //! Where the tests run: cluster, servers and image, from the environment variables that `cargo verify` sets.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::path::PathBuf;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Cluster, Operator, Paused};
+use e2e_fixtures::cluster::{Operator, Paused};
 use e2e_fixtures::oracle::Server;
 use e2e_stack::images::ImageStore;
 use e2e_stack::target::{Resolved, Target};
 use e2e_stack::{TargetArgs, clickhouse};
 use futures::FutureExt as _;
 
-use crate::scene::Uses;
+use crate::prelude::*;
 
 /// Variable with the gateway's image, as a pod refers to it.
 const GATEWAY_IMAGE: &str = "SLUICE_GATEWAY_IMAGE";

@@ -6,21 +6,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use e2e_fixtures::produce::Sent;
-use e2e_fixtures::spans::{Generator, Run, Shape};
+use e2e_fixtures::spans::Generator;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
-use k8s_openapi::api::core::v1::Service;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::scene::Scene;
+use crate::prelude::*;
 
 const REQUEST_SPANS: u64 = 50;
 

@@ -1,20 +1,13 @@
 //! A broker for one test, which its pods can reach. The test may stop and kill it without an effect on other tests.
 
-use std::path::PathBuf;
-
-use anyhow::Result;
-use e2e_fixtures::pipeline::{Pipeline, Settings};
-use e2e_fixtures::produce::{Compression, Producer, Topic};
-use e2e_fixtures::spans::Run;
 use e2e_stack::Kafka;
 use e2e_stack::kafka::Node;
 use e2e_stack::kubernetes::NODE_ADDRESS;
 use e2e_stack::paths::{Paths, remove_folder};
 use e2e_stack::process::{Port, Signal};
-use e2e_stack::say;
 
 use crate::environment::blocking;
-use crate::scene::Scene;
+use crate::prelude::*;
 
 /// The broker. It is killed when dropped.
 pub struct OwnBroker {

@@ -2,26 +2,18 @@
 //!
 //! Limits: these objects are the test's own. Which test may stop shared servers is decided by turns.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result, ensure};
-use e2e_faults::SinkFront;
-use e2e_fixtures::cluster::{Evidence, Namespace, Seen, until};
+use anyhow::Error;
+use e2e_fixtures::cluster::Evidence;
 use e2e_fixtures::oracle::{Database, Oracle, Patience, Verdict};
-use e2e_fixtures::pipeline::{CREDENTIALS, Pipeline, Settings, TABLE};
-use e2e_fixtures::produce::{Compression, Feed, Load, Producer, Sent, Topic};
-use e2e_fixtures::spans::{Run, Shape};
 use e2e_stack::kubernetes;
-use e2e_stack::say;
 use futures::FutureExt as _;
-use serde_json::{Value, json};
 
 use crate::account::assert_exactly_once;
-use crate::environment::{self, Environment, READY};
-pub use crate::turns::Uses;
+use crate::environment::{self, Environment};
+use crate::prelude::*;
 
 /// Number of scenes that this process has opened, so that each has its own names.
 static OPENED: AtomicU32 = AtomicU32::new(0);

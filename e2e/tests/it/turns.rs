@@ -6,14 +6,13 @@
 //!
 //! Limits: [`BESIDE_MAX`] tests at the same time. After [`FAILURES_VARIABLE`] failures, no further test begins.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
-use e2e_stack::say;
 use tokio::sync::Notify;
+
+use crate::prelude::*;
 
 /// Tests at the same time. Chosen: they wait for pods and servers more than they compute, on two cores that they share with both.
 const BESIDE_MAX: usize = 5;

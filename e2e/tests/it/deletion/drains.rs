@@ -1,16 +1,10 @@
 //! `ClickHouse` is unreachable, so a gateway cannot insert its blocks in time. With `onTimeout: Abort` it stays and joins its group again.
 //! With `Force` it is removed, and Kafka has its messages. Numbered spans flow the whole time: none is lost, none doubled.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_faults::{SinkFront, Way};
-use e2e_fixtures::produce::Load;
-use serde_json::{Value, json};
-use sluice_crds::{DrainState, DrainStatus, TracePipelineStatus};
+use sluice_crds::DrainStatus;
 
 use crate::deletion::life::assert_event;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// Partitions: four for each of two gateways.
 const PARTITIONS: i32 = 8;

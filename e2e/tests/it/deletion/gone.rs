@@ -5,22 +5,8 @@
 //! The servers are unreachable only for this pipeline, because it reaches them through fronts. Other tests run at the same time, and the
 //! load goes on.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::pipeline::condition;
-use e2e_fixtures::spans::Shape;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::ResourceExt as _;
-use kube::api::ListParams;
-use serde_json::{Value, json};
-use sluice_crds::TracePipelineStatus;
-use sluice_crds::status::{condition as kind, reason};
-
 use crate::deletion::life::assert_event_says;
-use crate::scene::{self, FLOW, Scene, Uses};
+use crate::prelude::*;
 use crate::security::secured::pods::Own;
 use crate::storage::volumes::{claims, uids};
 

@@ -1,20 +1,11 @@
 //! The life of one pipeline under load: it is suspended and resumed, left alone and managed again, deleted and made again. Numbered spans
 //! flow the whole time: none is lost, none doubled, and no gateway is restarted without need.
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, ListParams, Patch, PatchParams};
-use serde_json::{Value, json};
 use sluice_crds::FINALIZER;
-use sluice_crds::status::{condition, reason};
 
-use crate::environment::READY;
-use crate::gitops::health::{assert_in_sync, assert_state, reached};
-use crate::scene::{self, FLOW, Scene, Uses};
+use crate::gitops::health::assert_in_sync;
+use crate::prelude::*;
 use crate::spec::unharmed::assert_kept;
 
 /// Partitions: two gateways.
@@ -31,7 +22,7 @@ async fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_do
     scene::run("life", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
         scene.start(&spec(&json!({}))).await?;
         let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
-        scene.pipeline.wait_condition(condition::SCALING_ACTIVE, ("True", reason::ACTIVE), READY).await?;
+        scene.pipeline.wait_condition(kind::SCALING_ACTIVE, ("True", reason::ACTIVE), READY).await?;
         settled(scene, &json!({}), "scaled-by-the-operator").await?;
         suspended(scene).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
@@ -50,7 +41,7 @@ async fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_do
 
 /// With Auto, only the operator's memory has the number of gateways to come back.
 fn spec(change: &Value) -> Value {
-    e2e_fixtures::pipeline::merged(&json!({"scaling": {"mode": "Auto", "drain": {"timeout": "1m"}}}), change)
+    merged(&json!({"scaling": {"mode": "Auto", "drain": {"timeout": "1m"}}}), change)
 }
 
 /// Argo CD and kstatus report the expected state, and a sync of the same manifest changes nothing.
@@ -62,8 +53,8 @@ async fn settled(scene: &Scene, change: &Value, state: &str) -> Result<()> {
 async fn suspended(scene: &Scene) -> Result<()> {
     scene.pipeline.apply(&spec(&json!({"suspend": true}))).await?;
     let rests = ("True", reason::SUSPENDED);
-    scene.pipeline.wait_condition(condition::SUSPENDED, rests, FLOW).await?;
-    scene.pipeline.wait_condition(condition::READY, rests, FLOW).await?;
+    scene.pipeline.wait_condition(kind::SUSPENDED, rests, FLOW).await?;
+    scene.pipeline.wait_condition(kind::READY, rests, FLOW).await?;
     settled(scene, &json!({"suspend": true}), "suspended").await?;
     let pods = scene.pipeline.gateways().list().await?.len();
     ensure!(pods == 0, "{pods} gateways of a suspended pipeline");
@@ -84,9 +75,9 @@ async fn left_alone(scene: &Scene) -> Result<()> {
     let change = spec(&json!({"managementState": "Unmanaged", "gateway": {"logLevel": "debug"}}));
     scene.pipeline.apply(&change).await?;
     let paused = ("True", reason::UNMANAGED);
-    scene.pipeline.wait_condition(condition::RECONCILIATION_PAUSED, paused, FLOW).await?;
+    scene.pipeline.wait_condition(kind::RECONCILIATION_PAUSED, paused, FLOW).await?;
     scale_by_hand(scene, 3).await?;
-    let three = |status: &sluice_crds::TracePipelineStatus| status.ready_replicas == Some(3);
+    let three = |status: &TracePipelineStatus| status.ready_replicas == Some(3);
     scene.pipeline.wait("with three gateways", READY, three).await?;
     assert_state(&scene.pipeline, "left-alone").await?;
     assert_kept(&scene.pipeline, &before).await?;
@@ -110,7 +101,7 @@ async fn taken_over(scene: &Scene) -> Result<()> {
     let before = gateways.uids().await?;
     scene.pipeline.apply(&spec(&json!({"scaling": {"mode": "Fixed"}}))).await?;
     let managed = ("False", reason::MANAGED);
-    scene.pipeline.wait_condition(condition::RECONCILIATION_PAUSED, managed, FLOW).await?;
+    scene.pipeline.wait_condition(kind::RECONCILIATION_PAUSED, managed, FLOW).await?;
     scene
         .pipeline
         .wait("with two gateways", READY, |status| {

@@ -1,13 +1,8 @@
 //! A partition is added to a topic while a gateway runs that begins at the end of partitions (`initialOffset: Latest`). The messages that
 //! it has when the group finds it are newer than the pipeline, so the gateway reads them.
 
-use anyhow::{Result, ensure};
-use e2e_fixtures::produce::{Compression, Feed, Producer};
-use e2e_fixtures::spans::{Run, Shape};
-use serde_json::json;
-
 use crate::delivery::process::{self, Stage};
-use crate::scene::PATIENCE;
+use crate::prelude::*;
 
 /// Spans of one message.
 const SPANS: u64 = Shape::Numbered.message_spans();

@@ -1,14 +1,12 @@
 //! `sluice-gateway audit` finds exactly the rows that were removed from the table and those that were added, and reports what it does not
 //! judge.
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::produce::{Compression, Feed, Producer};
-use e2e_fixtures::spans::{Generator, Run, Shape};
+use e2e_fixtures::spans::Generator;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use prost::Message as _;
-use serde_json::{Value, json};
 
 use crate::delivery::process::{self, Audited, Gateway, Stage};
+use crate::prelude::*;
 
 /// Partitions of the topic.
 const PARTITIONS: u64 = 4;

@@ -1,12 +1,7 @@
 //! Spans become rows once, whatever the compression of their messages.
 
-use anyhow::{Result, ensure};
-use e2e_fixtures::produce::{Compression, Feed, Producer};
-use e2e_fixtures::spans::Run;
-use serde_json::json;
-
 use crate::delivery::process::{self, Stage};
-use crate::scene::PATIENCE;
+use crate::prelude::*;
 
 /// Spans for each codec: 200 messages, which Kafka's clients put into several compressed batches.
 const SPANS: u64 = 20_000;

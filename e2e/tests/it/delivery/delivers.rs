@@ -1,12 +1,9 @@
 //! Every span becomes one row: all are counted, and some are compared field by field.
 
-use anyhow::{Result, ensure};
-use e2e_fixtures::produce::{Compression, Feed, Producer};
-use e2e_fixtures::spans::{Encoding, Run, Shape, expected_row};
-use serde_json::json;
+use e2e_fixtures::spans::{Encoding, expected_row};
 
 use crate::account::assert_exactly_once;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// Spans of the large test: enough for hundreds of messages a partition and several blocks a gateway.
 const SPANS: u64 = 200_000;
@@ -76,8 +73,8 @@ async fn every_shape_and_compression_is_read() -> Result<()> {
         // After this, no INSERT is on its way that could double a row after the count.
         scene.wait_committed().await?;
         for (codec, shape, run, sent) in &all {
-            let oracle = scene.database.oracle(e2e_fixtures::pipeline::TABLE, *run);
-            let verdict = oracle.wait_until_complete(sent, scene::PATIENCE, |_| {}).await?;
+            let oracle = scene.database.oracle(TABLE, *run);
+            let verdict = oracle.wait_until_complete(sent, PATIENCE, |_| {}).await?;
             ensure!(verdict.lost == 0 && verdict.doubled == 0, "{codec:?} {shape:?}: {verdict:?}");
         }
         let rows = scene.oracle().rows().await?;

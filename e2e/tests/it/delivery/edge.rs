@@ -1,17 +1,8 @@
 //! Spans that clients send to a pipeline's edge become rows, also while its pods are replaced. Clients use the address of its Service, as
 //! users do.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
-
-use e2e_fixtures::cluster::{Pods, Seen, until};
-use k8s_openapi::api::core::v1::Service;
-use serde_json::json;
-
-use crate::environment::READY;
 use crate::otlp_clients::{Clients, Protocol, address};
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// Clients that send at the same time, all over HTTP.
 const CLIENTS: [Protocol; 4] = [Protocol::Http; 4];

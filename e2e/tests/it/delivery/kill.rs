@@ -1,10 +1,6 @@
 //! Nothing is lost if a gateway or the operator is killed under load.
 
-use anyhow::{Context as _, Result};
-use e2e_fixtures::cluster::{Pods, Seen, until};
-
-use crate::environment::READY;
-use crate::scene::{self, FLOW, Scene, Uses};
+use crate::prelude::*;
 
 /// Load of these tests: several messages a second and partition, and little of two shared cores.
 const SPANS_PER_SECOND: u64 = 4_000;
@@ -47,7 +43,7 @@ async fn a_killed_operator_leaves_the_gateways_alone() -> Result<()> {
         scene.pipeline.wait_ready(READY).await?;
         scene.assert_same_gateways(&before).await?;
         // The new operator works: it carries out a change.
-        scene.pipeline.apply(&serde_json::json!({"replicas": 1})).await?;
+        scene.pipeline.apply(&json!({"replicas": 1})).await?;
         scene
             .pipeline
             .wait("with one replica", READY, |status| {

@@ -1,15 +1,12 @@
 //! Messages that cannot be read become dead letters. If there is no dead-letter topic, `Stop` stops only their partition until there is
 //! one, and `Skip` counts and skips them. Each is logged once.
 
-use std::collections::BTreeSet;
-
-use anyhow::{Result, ensure};
 use e2e_fixtures::letters::Place;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
 use prost::Message as _;
-use serde_json::{Value, json};
 
 use crate::delivery::process::{self, Gateway, Stage};
+use crate::prelude::*;
 
 /// A message of one span.
 pub fn good(name: &str) -> Vec<u8> {
@@ -76,7 +73,7 @@ fn check_log(gateway: &Gateway, rejected: &[Rejected], topic: &str) -> Result<()
     ensure!(about.len() == rejected.len(), "{} lines instead of {}: {about:?}", about.len(), rejected.len());
     for Rejected { partition, offset, position, reason } in rejected {
         let found = about.iter().find(|line| line["partition"] == *partition);
-        let Some(line) = found else { anyhow::bail!("no line for partition {partition}: {about:?}") };
+        let Some(line) = found else { bail!("no line for partition {partition}: {about:?}") };
         ensure!(line["topic"] == topic && line["offset"] == *offset, "{line}");
         ensure!(line["position"] == *position, "{line}, not {position}");
         ensure!(line["reason"].as_str().is_some_and(|text| text.contains(reason)), "{line}");

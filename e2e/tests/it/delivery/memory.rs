@@ -2,15 +2,11 @@
 //!
 //! It runs the release build as a process of this machine, in its own memory cgroup.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
 use e2e_bench::memory::{Plan, QueueMode};
-use e2e_stack::say;
 
 use crate::delivery::process;
 use crate::environment;
-use crate::scene::Uses;
+use crate::prelude::*;
 
 /// Spans of backlog: four seconds of the gateway's work. A second of inserts is seen before the sink goes away, and two seconds are left
 /// after it.

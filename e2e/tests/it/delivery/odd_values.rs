@@ -7,15 +7,13 @@ mod cases;
 mod messages;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
-use anyhow::{Result, ensure};
 use e2e_fixtures::letters::Place;
 use e2e_fixtures::spans::{Encoding, otlp_json};
-use serde_json::{Value, json};
 use sluice_gateway_config::Layout;
 
 use crate::delivery::process::{self, Gateway, Stage};
+use crate::prelude::*;
 use cases::Case;
 
 /// Why messages are rejected, by the label of the metric.

@@ -1,17 +1,8 @@
 //! Clients send spans to gateways with `source.otlp`, without Kafka. Each span becomes one row: over HTTP and gRPC, while a gateway is
 //! replaced, and while another one is drained and removed. Clients use the address of the Service.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
-
-use e2e_fixtures::cluster::{Seen, until};
-use serde_json::{Value, json};
-use sluice_crds::TracePipelineStatus;
-
-use crate::environment::READY;
 use crate::otlp_clients::{Clients, Protocol, address};
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// Clients that send at the same time.
 const CLIENTS: [Protocol; 4] = [Protocol::Http, Protocol::Grpc, Protocol::Http, Protocol::Grpc];

@@ -1,15 +1,11 @@
 //! Servers become unreachable under load and come back: nothing is lost, and no gateway is restarted. They are unreachable only for one
 //! pipeline: `ClickHouse` has a front of the scene's, and the broker is the scene's own.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_faults::Way;
-use e2e_fixtures::cluster::{Seen, metric_sum, until};
+use e2e_fixtures::cluster::metric_sum;
 use e2e_stack::process::Signal;
 
 use crate::own_broker::OwnBroker;
-use crate::scene::{self, FLOW, Scene, Uses};
+use crate::prelude::*;
 
 /// Gateways: four of eight partitions for each.
 const GATEWAYS: u32 = 2;

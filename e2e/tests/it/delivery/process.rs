@@ -3,28 +3,20 @@
 //! Limits: messages are produced one at a time; the process is killed at the end of the test.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::gateway::{self, Listening, Orders};
 use e2e_fixtures::letters::Letters;
 use e2e_fixtures::oracle::{Database, Oracle, Server};
-use e2e_fixtures::pipeline::{TABLE, merged};
-use e2e_fixtures::produce::Topic;
-use e2e_fixtures::spans::Run;
 use e2e_stack::programs::{self, Form};
-use e2e_stack::say;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
-use serde_json::{Value, json};
 
 use crate::environment::{self, Servers};
-use crate::turns::{Turn, Uses};
+use crate::prelude::*;
+use crate::turns::Turn;
 
 /// Kafka's timestamp of every message, milliseconds: 2023-11-14 22:13:20 UTC.
 pub const MESSAGE_MILLIS: i64 = 1_700_000_000_000;

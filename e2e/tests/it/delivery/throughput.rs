@@ -1,20 +1,16 @@
 //! The report of a short run of `cargo throughput`: every span arrives once, in few enough bytes, and the report has the fields that other
 //! programs read, with consistent figures. The speed is not checked here, because other programs share the cores.
 
-use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
 use e2e_stack::kafka::HOST_ADDRESS;
 use e2e_stack::programs::{self, Form};
-use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::delivery::process;
 use crate::environment;
-use crate::scene::Uses;
+use crate::prelude::*;
 
 const SPANS: u64 = 100_000;
 
@@ -72,7 +68,7 @@ fn check(report: &Value, (shape, bytes_max): (&str, f64), took: Duration) -> Res
     ensure!(keys(report) == BTreeSet::from(["shape", "runs"]), "{report}");
     ensure!(report["shape"] == shape, "{report}");
     let runs = report["runs"].as_array().context("runs are a list")?;
-    let [run] = runs.as_slice() else { anyhow::bail!("{} runs: {report}", runs.len()) };
+    let [run] = runs.as_slice() else { bail!("{} runs: {report}", runs.len()) };
     ensure!(keys(run) == BTreeSet::from(RUN_KEYS), "{run}");
     for (key, value) in [("spans", SPANS), ("rows", SPANS), ("lost", 0), ("doubled", 0)] {
         ensure!(run[key] == value, "{key} is {}, not {value}: {run}", run[key]);

@@ -3,17 +3,13 @@
 //! are no lag, and a metric reports them.
 
 use std::ops::Range;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::produce::Sent;
-use e2e_fixtures::spans::{Generator, Run, Shape};
+use e2e_fixtures::spans::Generator;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
-use serde_json::json;
 
 use crate::delivery::process::{self, Gateway, Stage};
-use crate::scene::PATIENCE;
+use crate::prelude::*;
 
 /// How long the broker may take to begin, commit or abort a transaction.
 const BROKER_TIMEOUT: Duration = Duration::from_secs(30);

@@ -4,11 +4,9 @@
 //! Without a deduplication window, a gateway whose INSERT is refused because "the query runs already" asks the server's log about that
 //! INSERT. The answer must be about its own INSERT.
 
-use anyhow::{Result, ensure};
-use serde_json::json;
-
 use super::malformed::good;
 use super::process::{self, Gateway};
+use crate::prelude::*;
 
 /// Messages of one span each, one after another, so that both gateways send each at the same time.
 const MESSAGES: usize = 4;

@@ -1,17 +1,10 @@
 //! A gateway sends Kafka the zone of its node, and Kafka reports it for the consumer group. This does not test that a broker then sends the
 //! gateway to the replica in its zone, which needs brokers in several zones.
 
-use anyhow::{Context as _, Result};
-use e2e_fixtures::cluster::{Cluster, Seen, until};
 use e2e_fixtures::group_members::{Member, members};
-use e2e_fixtures::spans::Shape;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::ResourceExt as _;
-use kube::api::Api;
-use serde_json::json;
+use k8s_openapi::api::core::v1::Node;
 
-use crate::environment::READY;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// Label of nodes, and of the pods that are bound to them.
 const ZONE: &str = "topology.kubernetes.io/zone";

@@ -2,19 +2,13 @@
 
 mod passing;
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
 use e2e::gitops::{self, states};
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::pipeline::Pipeline;
 use e2e_stack::paths;
-use kube::api::{Api, ApiResource, DynamicObject};
-use serde_json::Value;
-use sluice_crds::{TracePipeline, TracePipelineStatus};
+use kube::api::{ApiResource, DynamicObject};
 
 pub use passing::Passing;
+
+use crate::prelude::*;
 
 /// Time until the other conditions are final, after the one that a test waits for: the operator checks every few seconds.
 const SETTLED: Duration = Duration::from_mins(2);

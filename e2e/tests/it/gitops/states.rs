@@ -5,15 +5,9 @@ mod left_volumes;
 mod older_definition;
 mod passing;
 
-use std::time::Duration;
-
-use anyhow::Result;
-use e2e_fixtures::pipeline::{Pipeline, Settings, condition, merged};
 use e2e_stack::kubernetes::NODE_ADDRESS;
-use serde_json::{Value, json};
-use sluice_crds::TracePipelineStatus;
 
-use crate::scene::Scene;
+use crate::prelude::*;
 
 /// Time until a state is reached: schema Job, pods and volumes start in seconds, on busy cores in a minute.
 const REACHED: Duration = Duration::from_mins(3);

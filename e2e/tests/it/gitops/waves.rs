@@ -1,18 +1,11 @@
 //! A sync with Argo CD's own engine. A wave begins only when the pipelines of the wave before are Ready. Objects that are in sync do not
 //! change. A number of replicas that another client writes stays. An idle pipeline keeps later waves waiting.
 
-use anyhow::{Context as _, Result, ensure};
 use e2e::gitops::{self, Limit, Operation};
-use e2e_fixtures::pipeline::condition;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::Api;
-use serde_json::{Value, json};
-use sluice_crds::status::{condition as kind, reason};
-use sluice_crds::{LogLevel, TracePipelineStatus};
+use sluice_crds::LogLevel;
 
-use crate::environment::READY;
+use crate::prelude::*;
 use crate::scaling::autoscaled::autoscaler;
-use crate::scene::{self, Scene, Uses};
 
 /// The object in the wave after the pipeline.
 const NEXT: &str = "after-the-pipeline";
@@ -31,7 +24,7 @@ async fn a_wave_waits_until_the_pipeline_before_it_is_ready() -> Result<()> {
         scene.apply_credentials().await?;
         held_back(scene).await?;
         let name = scene.topic.name().to_owned();
-        scene.topic = e2e_fixtures::produce::Topic::create(&scene.environment.kafka_host, &name, 4).await?;
+        scene.topic = Topic::create(&scene.environment.kafka_host, &name, 4).await?;
         let done = sync(scene, &json!({}), BECOMES_READY).await?;
         ensure!(done.phase == "Succeeded", "{done:?}");
         let applied: Vec<_> = done.applied.iter().map(|one| (one.name.as_str(), one.wave)).collect();
@@ -63,7 +56,7 @@ async fn held_back(scene: &Scene) -> Result<()> {
 /// The sync waits only for the health of the pipeline, which it has applied.
 fn ensure_held_back(sync: &Operation, next: Option<&ConfigMap>) -> Result<()> {
     ensure!(sync.phase == "Running" && sync.message.contains("healthy state of"), "{sync:?}");
-    let [pipeline] = sync.applied.as_slice() else { anyhow::bail!("not the pipeline alone: {sync:?}") };
+    let [pipeline] = sync.applied.as_slice() else { bail!("not the pipeline alone: {sync:?}") };
     ensure!(pipeline.code == "Synced" && pipeline.name.starts_with("TracePipeline/"), "{sync:?}");
     ensure!(next.is_none(), "the next wave has begun: {sync:?}");
     Ok(())

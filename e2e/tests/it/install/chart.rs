@@ -6,33 +6,25 @@ mod everything;
 mod first_row;
 mod not_kept;
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Cluster, Namespace, Operator, Pods, Seen, until};
+use e2e_fixtures::cluster::Operator;
 use e2e_fixtures::local_operator::{POD_CORES, ensure_definition, give_back_definition};
-use e2e_fixtures::pipeline::{Pipeline, Settings};
-use e2e_fixtures::produce::Topic;
 use e2e_stack::process::{command, output};
 use e2e_stack::target::Resolved;
 use e2e_stack::{helm, paths};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Pod, Secret, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ListParams, Patch, PatchParams};
-use kube::{CustomResourceExt as _, ResourceExt as _};
+use kube::CustomResourceExt as _;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use sluice_crds::TracePipeline;
 
-use crate::environment::{READY, without_operator};
+use crate::environment::without_operator;
 use crate::gitops::health::assert_in_sync;
-use crate::turns::Uses;
+use crate::prelude::*;
 
 /// Variable with the operator's image, as a pod refers to it.
 const OPERATOR_IMAGE: &str = "SLUICE_OPERATOR_IMAGE";
@@ -174,7 +166,7 @@ impl Release<'_> {
         let notes = self.deploy(&UPGRADE, &image).await?;
         ensure!(notes.contains(self.namespace.name()), "NOTES do not name the namespace: {notes}");
         ensure!(self.knows("rollout").await?, "the upgrade left the definition as it was");
-        let looked_after = |status: &sluice_crds::TracePipelineStatus| status.desired_replicas.is_some();
+        let looked_after = |status: &TracePipelineStatus| status.desired_replicas.is_some();
         pipeline.wait("reconciled", READY, looked_after).await?;
         // Objects that the first definition accepted are accepted now, with the same meaning.
         let manifests = vec![pipeline.manifest(&first())];
@@ -184,9 +176,7 @@ impl Release<'_> {
         pipeline.apply(&change(4)).await?;
         pipeline.wait("reconciled in its newest generation", READY, looked_after).await?;
         self.say_ready().await?;
-        let keeps = |status: &sluice_crds::TracePipelineStatus| {
-            status.default_image.as_deref() == Some(GATEWAY_IMAGE)
-        };
+        let keeps = |status: &TracePipelineStatus| status.default_image.as_deref() == Some(GATEWAY_IMAGE);
         pipeline.wait("keeps the image of a gateway that was ready", READY, keeps).await?;
         let before = self.workload().await?;
 
@@ -200,7 +190,7 @@ impl Release<'_> {
         ensure!(spec.contains("--log-level=debug"), "the upgrade did not reach the operator: {spec}");
         ensure!(spec.contains(r#""set":"once""#), "what was set before is lost: {spec}");
         pipeline.apply(&change(3)).await?;
-        let told = |status: &sluice_crds::TracePipelineStatus| {
+        let told = |status: &TracePipelineStatus| {
             status.operator_image.as_deref() == Some(OTHER_GATEWAY_IMAGE) && keeps(status)
         };
         pipeline.wait("reconciled by the upgraded operator", READY, told).await?;

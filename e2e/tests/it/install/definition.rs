@@ -1,15 +1,9 @@
 //! The definition of `TracePipeline` and its rules on a real API server: the server drops no field, and every rule accepts and rejects what
 //! it should. Nothing is stored: every request is a dry run.
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::Cluster;
-use e2e_fixtures::pipeline::merged;
 use e2e_stack::TargetArgs;
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
-use sluice_crds::{TraceConnection, TracePipeline};
-
-use crate::turns::Uses;
+use kube::api::{ApiResource, DynamicObject};
+use sluice_crds::TraceConnection;
 
 /// The cases of the tests without a server.
 #[path = "../../../../crds/tests/it/cases.rs"]
@@ -17,6 +11,8 @@ mod cases;
 
 use cases::connections::{CONNECTION_CHANGES, CONNECTIONS};
 use cases::{AFTER_ENQUEUE, CHANGES, REPLICAS, value_cases};
+
+use crate::prelude::*;
 
 /// A namespace that every cluster has; nothing is created in it.
 const NAMESPACE: &str = "default";
@@ -95,8 +91,7 @@ async fn a_pipeline_comes_back_from_the_server_as_it_was_sent() -> Result<()> {
         let typed: TracePipeline =
             serde_json::from_value(read(&text)?).with_context(|| format!("read {name}"))?;
         let typed = serde_json::to_value(typed).with_context(|| format!("write {name}"))?;
-        let back =
-            create(&cluster, &read(&text)?).await?.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        let back = create(&cluster, &read(&text)?).await?.map_err(|error| anyhow!("{name}: {error}"))?;
         let differences = differences(&typed["spec"], &back["spec"], "spec");
         ensure!(differences.is_empty(), "{name}: {}", differences.join("\n"));
     }
@@ -195,12 +190,12 @@ async fn every_rule_about_a_change_sees_it_on_the_server() -> Result<()> {
     let _turn = Uses::Servers.turn().await?;
     let cluster = cluster().await?;
     let name = format!("e2e-definition-{:x}", std::process::id());
-    let namespace = e2e_fixtures::cluster::Namespace::create(&cluster, &name).await?;
+    let namespace = Namespace::create(&cluster, &name).await?;
     let tried = changes(&cluster, &namespace).await;
     namespace.delete().await.and(tried)
 }
 
-async fn changes(cluster: &Cluster, namespace: &e2e_fixtures::cluster::Namespace) -> Result<()> {
+async fn changes(cluster: &Cluster, namespace: &Namespace) -> Result<()> {
     let resource = ApiResource::erase::<TracePipeline>(&());
     let pipelines: Api<DynamicObject> = Api::namespaced_with(cluster.client(), namespace.name(), &resource);
     let mut wrong = Vec::new();
@@ -224,11 +219,7 @@ async fn changes(cluster: &Cluster, namespace: &e2e_fixtures::cluster::Namespace
     Ok(())
 }
 
-async fn connection_changes(
-    cluster: &Cluster,
-    namespace: &e2e_fixtures::cluster::Namespace,
-    wrong: &mut Vec<String>,
-) -> Result<()> {
+async fn connection_changes(cluster: &Cluster, namespace: &Namespace, wrong: &mut Vec<String>) -> Result<()> {
     let connections = connections(cluster, namespace.name());
     for (number, (from, to, is_taken, message)) in CONNECTION_CHANGES.iter().enumerate() {
         let named = |value| -> Result<Value> {
@@ -293,7 +284,7 @@ fn judge(wrong: &mut Vec<String>, what: &str, answer: &Result<Value, String>, me
 fn differences(sent: &Value, back: &Value, at: &str) -> Vec<String> {
     match (sent, back) {
         (Value::Object(sent), Value::Object(back)) => {
-            let names: std::collections::BTreeSet<&String> = sent.keys().chain(back.keys()).collect();
+            let names: BTreeSet<&String> = sent.keys().chain(back.keys()).collect();
             let null = Value::Null;
             let of = |fields: &serde_json::Map<String, Value>, name: &String| {
                 fields.get(name).unwrap_or(&null).clone()

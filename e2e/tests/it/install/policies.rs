@@ -1,15 +1,10 @@
 //! The admission policies of the sample, limited to one namespace, on a real API server: a marked namespace cannot be deleted, and an
 //! unmarked namespace gets no pipeline that commits after the enqueue.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Namespace, Seen, until};
 use e2e_stack::paths;
 use k8s_openapi::api::core::v1::Namespace as Object;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
-use sluice_crds::TracePipeline;
+
+use crate::prelude::*;
 
 const SMALLEST: &str = include_str!("../../../../config/samples/tracepipeline.yaml");
 const POLICIES: &str = "config/samples/keep-volumes.yaml";

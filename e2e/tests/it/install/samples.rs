@@ -2,20 +2,14 @@
 //! `ClickHouse`, and does not delay other pipelines. Objects of other operators in the samples are accepted by their definitions, with
 //! every field. The policies that keep volumes are tested on the real server.
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Namespace, Seen, until};
-use e2e_fixtures::pipeline::{condition, merged};
 use e2e_stack::{definitions, paths};
-use kube::api::Api;
-use serde_json::{Value, json};
-use sluice_crds::status::{condition as kind, reason};
-use sluice_crds::{Side, TraceConnection, TracePipeline, TracePipelineSpec, TracePipelineStatus};
+use sluice_crds::{Side, TraceConnection, TracePipelineSpec};
 
-use crate::environment::{Environment, READY};
+use crate::environment::Environment;
 use crate::install::definition::samples;
 use crate::install::policies;
 use crate::operator::foreign_kinds::with_definitions;
-use crate::turns::Uses;
+use crate::prelude::*;
 
 /// The sample with objects beside a pipeline.
 const BESIDE: &str = "config/samples/side-by-side.yaml";

@@ -2,22 +2,12 @@
 //! their first image, and a gateway that is replaced for another reason gets that image, too. Gateways of a pipeline that follows the
 //! operator get the operator's image, until the pipeline no longer follows. Numbered spans flow the whole time: none is lost, none doubled.
 
-use std::collections::BTreeSet;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::pipeline::{Pipeline, Settings};
 use e2e_stack::images as archives;
 use e2e_stack::install::{self, Images};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams};
-use serde_json::json;
-use sluice_crds::TracePipelineStatus;
 
 use crate::delivery::process::program as gateway_program;
-use crate::environment::READY;
 use crate::install::chart::operator_image;
-use crate::scene::{self, FLOW, Scene, Uses};
+use crate::prelude::*;
 
 /// No such image exists: a gateway with it would not start.
 const OTHER_IMAGE: &str = "sluice.local/none:1";

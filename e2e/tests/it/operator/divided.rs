@@ -3,22 +3,14 @@
 //!
 //! Owner: the test; the processes are its own, while the installed operator is paused.
 
-use std::path::Path;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::local_operator::{LocalOperator, Orders};
-use e2e_fixtures::pipeline::{Pipeline, Settings};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
-use sluice_crds::TracePipeline;
 use sluice_plan::names::SIGNATURE;
 
-use crate::environment::{READY, while_operator_rests};
+use crate::environment::while_operator_rests;
 use crate::operator::many::program;
-use crate::scene::{self, FLOW, Scene, Uses};
+use crate::prelude::*;
 
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;

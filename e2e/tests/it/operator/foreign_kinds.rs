@@ -1,13 +1,10 @@
 //! Definitions of kinds of other projects, which are on the cluster while a test needs them.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result};
-use e2e_fixtures::cluster::{Cluster, Seen, until};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use kube::api::DynamicObject;
 use kube::discovery::{ApiGroup, Discovery};
-use serde_json::Value;
+
+use crate::prelude::*;
 
 /// How long it may take until a definition is served and listed; the API server collects kinds and schemas about once a second.
 const SERVED: Duration = Duration::from_mins(1);

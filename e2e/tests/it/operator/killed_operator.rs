@@ -20,18 +20,9 @@ mod lives;
 mod outside;
 mod whole;
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::pipeline::{Pipeline, Settings, merged};
-use serde_json::{Value, json};
-use sluice_crds::TracePipelineStatus;
-use sluice_crds::status::{condition as kind, reason};
-
 use crate::deletion::life::assert_event;
 use crate::environment::while_operator_rests;
-use crate::scene::{self, FLOW, Scene, Uses, are_others};
+use crate::prelude::*;
 use crate::spec::objects::assert_memory;
 use crate::storage::volumes;
 use lives::Lives;

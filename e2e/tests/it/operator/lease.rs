@@ -1,19 +1,12 @@
 //! Two operators with one Lease: one works, the other waits. An operator that cannot renew the Lease ends before the other one begins.
 
-use std::path::Path;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, anyhow, ensure};
-use e2e_fixtures::cluster::{Cluster, Namespace, Seen, until};
 use e2e_fixtures::local_operator::{LocalOperator, Orders, POD_CORES, Write, ensure_definition};
-use e2e_fixtures::pipeline::{Pipeline, Settings};
 use e2e_stack::target::Resolved;
 use k8s_openapi::api::coordination::v1::Lease;
-use serde_json::json;
 
-use crate::environment::{READY, without_operator};
+use crate::environment::without_operator;
 use crate::operator::many::program;
-use crate::turns::Uses;
+use crate::prelude::*;
 
 /// It gives up 12 s after its last renewal, and checks every 2 s; the rest is for a busy machine.
 const GIVES_UP: Duration = Duration::from_secs(40);
@@ -92,7 +85,7 @@ fn pipeline(namespace: &Namespace, target: &Resolved) -> Pipeline {
     Pipeline::new(namespace, settings)
 }
 
-fn change(partitions: u32) -> serde_json::Value {
+fn change(partitions: u32) -> Value {
     json!({
         "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
         "gateway": {"resources": {"cpuRequest": POD_CORES}},

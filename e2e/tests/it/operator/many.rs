@@ -1,15 +1,11 @@
 //! Many pipelines at once: all become Ready, then the operator writes nothing more, and an edit does not wait for silent gateways.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
 use e2e_bench::operator_scale::{Order, measure};
 use e2e_fixtures::local_operator::Silent;
 use e2e_stack::programs::{self, Form};
 
 use crate::environment::without_operator;
-use crate::turns::Uses;
+use crate::prelude::*;
 
 /// Variable that names the operator's program; without it, the program is compiled.
 const PROGRAM: &str = "SLUICE_OPERATOR_PROGRAM";

@@ -1,25 +1,17 @@
 //! `kubectl sluice` with a running pipeline: each command prints the right facts, also as JSON, and exits with the status in its help.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::spans::Shape;
 use e2e_stack::TargetArgs;
 use e2e_stack::programs::{self, Form};
-use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
-use serde_json::{Value, json};
 use sluice_gateway_config::pod_uid::POD_UID_HEADER;
 use sluice_plan::names::{ADMIN_PORT, CONTROL_PORT, KEPT_OUT};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::delivery::malformed::good;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// Variable that names the plugin's program; without it, the program is compiled.
 const PROGRAM: &str = "SLUICE_KUBECTL_PROGRAM";

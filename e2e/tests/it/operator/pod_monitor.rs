@@ -1,20 +1,12 @@
 //! The `PodMonitor` of a pipeline's gateways; a cluster may get this kind later.
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
 use e2e_stack::definitions;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::ResourceExt as _;
-use kube::api::{Api, ListParams};
-use serde_json::{Value, json};
-use sluice_crds::TracePipelineStatus;
 use sluice_plan::PodMonitor;
 
 use crate::deletion::life::events;
-use crate::environment::READY;
 use crate::operator::foreign_kinds::with_definitions;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// The definition of the kind, from the Prometheus operator or from a test.
 const DEFINITION: &str = "podmonitors.monitoring.coreos.com";

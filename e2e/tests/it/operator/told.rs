@@ -1,20 +1,12 @@
 //! The output for a user at a terminal: `kubectl get tp`, which the server prints, and `kubectl describe tp`. They show what runs, its lag,
 //! the reason for its size, what it is doing, and what the user must do.
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::spans::Shape;
 use e2e_stack::kubernetes;
 use e2e_stack::paths::Paths;
-use serde_json::json;
-use sluice_crds::status::{condition, reason};
 use tokio::process::Command;
 use tokio::task::spawn_blocking;
 
-use crate::environment::READY;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// Partitions: two gateways, of four each.
 const PARTITIONS: i32 = 8;
@@ -26,11 +18,10 @@ async fn kubectl_tells_what_a_pipeline_is_and_what_a_person_must_do() -> Result<
         scene.apply_credentials().await?;
         scene.pipeline.apply(&json!({})).await?;
         let missing = ("False", reason::TOPIC_MISSING);
-        scene.pipeline.wait_condition(condition::SOURCE_REACHABLE, missing, READY).await?;
+        scene.pipeline.wait_condition(kind::SOURCE_REACHABLE, missing, READY).await?;
         waits(scene).await?;
         let name = scene.topic.name().to_owned();
-        scene.topic =
-            e2e_fixtures::produce::Topic::create(&scene.environment.kafka_host, &name, PARTITIONS).await?;
+        scene.topic = Topic::create(&scene.environment.kafka_host, &name, PARTITIONS).await?;
         scene.pipeline.wait_ready(READY).await?;
         let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
         scene.assert_nothing_lost(&sent).await?;

@@ -1,18 +1,9 @@
 //! A change of gateways goes to one of them first. If it fails, it is rolled back. After the next edit of the spec it is tried again, and
 //! then rolled out to two gateways at a time. Numbered spans flow the whole time.
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use e2e_fixtures::cluster::{Seen, until};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::ListParams;
-use kube::{Api, ResourceExt as _};
-use serde_json::{Value, json};
-use sluice_crds::status::{condition, reason};
-use sluice_crds::{RolloutState, TracePipelineStatus};
 
-use crate::environment::READY;
-use crate::gitops::health;
-use crate::scene::{self, Scene, Uids, Uses, are_others};
+use crate::prelude::*;
 
 /// Load of numbered spans: several messages a second and partition, and little of two shared cores.
 const SPANS_PER_SECOND: u64 = 2_000;
@@ -32,7 +23,7 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
         let is_canary = |status: &TracePipelineStatus| {
             status.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::Canary)
         };
-        health::reached(&scene.pipeline, "canary", READY, is_canary).await?;
+        reached(&scene.pipeline, "canary", READY, is_canary).await?;
         others_wait_for_the_first(scene, &before).await?;
         let good = wait_complete(scene).await?;
         ensure!(are_others(&good, &before), "not all were replaced: {good:?}");
@@ -43,9 +34,9 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
             .apply(&spec(&json!({"sink": {"clickhouse": {"schema": unmanaged}}, "gateway": bad})))
             .await?;
         let rolled_back = ("False", reason::ROLLED_BACK);
-        let said = scene.pipeline.wait_condition(condition::READY, rolled_back, READY).await?;
+        let said = scene.pipeline.wait_condition(kind::READY, rolled_back, READY).await?;
         ensure!(said.contains("ErrImageNeverPull") && said.contains(FIRST), "Ready says {said:?}");
-        health::assert_state(&scene.pipeline, "rolled-back").await?;
+        assert_state(&scene.pipeline, "rolled-back").await?;
         assert_event(scene, &said).await?;
         let back = until("all gateways after what failed", READY, async || {
             let status = scene.pipeline.get().await?.status.context("no status")?;
@@ -75,7 +66,7 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
 
 fn spec(change: &Value) -> Value {
     let base = json!({"replicas": 3, "rollout": {"canary": {"duration": "15s"}}});
-    e2e_fixtures::pipeline::merged(&base, change)
+    merged(&base, change)
 }
 
 async fn uids(scene: &Scene) -> Result<Uids> {

@@ -2,19 +2,8 @@
 //! none, reports which gateways leave and how far they are; so does a pipeline that is deleted meanwhile. Once the server is back, it is
 //! drained and deleted. Numbered spans flow the whole time: none is lost, none doubled.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_faults::{SinkFront, Way};
-use e2e_fixtures::cluster::{Seen, until};
-use kube::api::{Api, DeleteParams};
-use serde_json::{Value, json};
-use sluice_crds::status::reason;
-use sluice_crds::{DrainState, TracePipeline, TracePipelineStatus};
-
 use crate::deletion::life::assert_event;
-use crate::gitops::health::reached;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// Load of numbered spans: small, because gateways keep everything that arrives while the server is unreachable.
 const SPANS_PER_SECOND: u64 = 500;

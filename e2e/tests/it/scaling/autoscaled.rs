@@ -6,24 +6,15 @@
 //! few: none is lost, none doubled.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_faults::{Leg, SinkFront, SinkVerdict};
-use e2e_fixtures::pipeline::condition;
-use e2e_fixtures::produce::{Load, Sent};
-use e2e_fixtures::spans::Shape;
-use k8s_openapi::api::apps::v1::StatefulSet;
+use e2e_faults::{Leg, SinkVerdict};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use kube::Api;
-use serde_json::{Value, json};
+use sluice_crds::DrainStatus;
 use sluice_crds::status::condition::{SCALING_ACTIVE, SCALING_LIMITED};
-use sluice_crds::{DrainState, DrainStatus, TracePipelineStatus};
 use tokio::time::interval;
 
-use crate::environment::READY;
 use crate::operator::told::kubectl;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// Partitions: enough for many numbers of gateways, but only a few of these numbers are useful.
 const PARTITIONS: i32 = 12;

@@ -1,17 +1,7 @@
 //! An idle topic has no gateways. Messages that arrive then are read from the offset at which the last gateway ended: none is lost, none
 //! doubled.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::spans::Shape;
-use serde_json::{Value, json};
-use sluice_crds::status::{condition, reason};
-
-use crate::environment::READY;
-use crate::gitops::health::assert_state;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// Partitions: after the idle time, some of them get no messages.
 const PARTITIONS: i32 = 4;
@@ -49,7 +39,7 @@ async fn an_idle_topic_has_no_gateways_until_a_message_arrives() -> Result<()> {
 
 /// The pipeline reports that it is idle, and has no pods.
 async fn rests(scene: &Scene) -> Result<()> {
-    let words = scene.pipeline.wait_condition(condition::READY, ("True", reason::IDLE), LEFT).await?;
+    let words = scene.pipeline.wait_condition(kind::READY, ("True", reason::IDLE), LEFT).await?;
     ensure!(words.contains("idle"), "{words}");
     until("no gateways", READY, async || {
         let left = scene.pipeline.gateways().uids().await?;

@@ -5,19 +5,12 @@
 //! without the kubelet, and then the kernel kills it. The local node is this machine.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::produce::Load;
-use e2e_stack::say;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use kube::ResourceExt as _;
-use serde_json::json;
+use k8s_openapi::api::core::v1::ContainerStatus;
 use sluice_crds::{MemoryResize, MemoryResizeState};
 
 use crate::deletion::life::assert_event;
-use crate::environment::READY;
-use crate::scene::{self, FLOW, Scene, Uses};
+use crate::prelude::*;
 use crate::spec::quotas::limit;
 
 /// Several messages a second and partition.
@@ -76,7 +69,7 @@ async fn refused(scene: &Scene, load: &Load, before: &Pod) -> Result<()> {
 }
 
 async fn wait_resize(scene: &Scene, state: MemoryResizeState, ends: u32) -> Result<MemoryResize> {
-    let is_it = |status: &sluice_crds::TracePipelineStatus| {
+    let is_it = |status: &TracePipelineStatus| {
         status.memory_resizes.iter().any(|entry| entry.state == state && entry.ends >= ends)
     };
     let status = scene.pipeline.wait(&format!("with memory {state:?}"), READY, is_it).await?;

@@ -12,19 +12,14 @@ pub mod pods;
 mod tokens;
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::gateway::{Orders, write_config};
-use e2e_fixtures::pipeline::merged;
-use e2e_fixtures::produce::Topic;
-use serde_json::{Value, json};
 
 use crate::delivery::malformed::good;
 use crate::delivery::process;
 use crate::environment::{self, Servers};
-use crate::scene::Uses;
+use crate::prelude::*;
 use broker::{Broker, PASSWORD, USER};
 use front::Front;
 use keys::Keys;

@@ -1,19 +1,9 @@
 //! Specs that cannot be carried out: each causes a condition or a rejection that says what to do, and works after the correction.
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context as _, Result, bail, ensure};
 use e2e_fixtures::local_volumes::provide_also;
-use e2e_fixtures::pipeline::{CREDENTIALS, Settings, TABLE, condition};
-use e2e_fixtures::produce::Sent;
 use e2e_fixtures::spans::Numbers;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use serde_json::{Value, json};
-use sluice_crds::status::{condition as kind, reason};
 
-use crate::environment::READY;
-use crate::gitops::health;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 use crate::storage::replaced;
 use crate::storage::volumes;
 
@@ -31,8 +21,7 @@ async fn expect_condition(scene: &Scene, kind: &str, reason: &str, word: &str) -
 /// Waits until it is Ready again and spans flow.
 async fn expect_mended(scene: &Scene) -> Result<()> {
     scene.pipeline.wait_ready(READY).await?;
-    let sent =
-        scene.producer.produce(&scene.feed(e2e_fixtures::spans::Shape::Numbered, None), 0..1_000).await?;
+    let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
     scene.assert_nothing_lost(&sent).await.map(drop)
 }
 
@@ -44,8 +33,8 @@ async fn a_missing_topic_is_named_and_found_when_made() -> Result<()> {
         scene.pipeline.apply(&json!({})).await?;
         let name = scene.topic.name().to_owned();
         expect_condition(scene, kind::SOURCE_REACHABLE, reason::TOPIC_MISSING, &name).await?;
-        health::assert_state(&scene.pipeline, "topic-missing").await?;
-        scene.topic = e2e_fixtures::produce::Topic::create(&scene.environment.kafka_host, &name, 4).await?;
+        assert_state(&scene.pipeline, "topic-missing").await?;
+        scene.topic = Topic::create(&scene.environment.kafka_host, &name, 4).await?;
         expect_mended(scene).await
     })
     .await
@@ -56,7 +45,7 @@ async fn a_missing_secret_is_named_and_found_when_made() -> Result<()> {
     scene::run("a_missing_secret_is_named", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.pipeline.apply(&json!({})).await?;
         expect_condition(scene, kind::SINK_REACHABLE, reason::SECRET_MISSING, CREDENTIALS).await?;
-        health::assert_state(&scene.pipeline, "secret-missing").await?;
+        assert_state(&scene.pipeline, "secret-missing").await?;
         scene.apply_credentials().await?;
         expect_mended(scene).await
     })
@@ -71,7 +60,7 @@ async fn a_wrong_password_is_said_and_mended() -> Result<()> {
         scene.namespace.apply_credentials(CREDENTIALS, &user, "not-the-password").await?;
         scene.pipeline.apply(&json!({})).await?;
         expect_condition(scene, kind::SINK_REACHABLE, reason::AUTH_FAILED, "password").await?;
-        health::assert_state(&scene.pipeline, "sink-refuses-user").await?;
+        assert_state(&scene.pipeline, "sink-refuses-user").await?;
         scene.apply_credentials().await?;
         expect_mended(scene).await
     })
@@ -88,7 +77,7 @@ async fn an_unknown_table_is_named_and_made_when_allowed() -> Result<()> {
             .apply(&json!({"sink": {"clickhouse": {"schema": {"management": "Validate"}}}}))
             .await?;
         expect_condition(scene, kind::SCHEMA_READY, reason::TABLE_MISSING, TABLE).await?;
-        health::assert_state(&scene.pipeline, "table-missing").await?;
+        assert_state(&scene.pipeline, "table-missing").await?;
         scene.pipeline.apply(&json!({})).await?;
         expect_mended(scene).await
     })
@@ -132,7 +121,7 @@ async fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
             scene.apply_credentials().await?;
             scene.pipeline.apply(&json!({"queue": {"storageClassName": unknown}})).await?;
             expect_condition(scene, kind::READY, reason::STORAGE_CLASS_MISSING, &unknown).await?;
-            health::assert_state(&scene.pipeline, "storage-class-missing").await?;
+            assert_state(&scene.pipeline, "storage-class-missing").await?;
             let claims = volumes::claims(scene).await?;
             ensure!(claims.is_empty(), "claims of a class that does not exist: {claims:?}");
             cluster.apply(&replaced::class(&unknown)).await?;
@@ -163,7 +152,7 @@ async fn too_little_memory_is_refused_with_the_number_that_would_do() -> Result<
         let message =
             scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
         scene.pipeline.wait_condition(kind::STALLED, ("True", reason::SPEC_INVALID), READY).await?;
-        health::assert_state(&scene.pipeline, "spec-invalid").await?;
+        assert_state(&scene.pipeline, "spec-invalid").await?;
         let enough = mebibytes(&message).filter(|mebibytes| *mebibytes != 128).max();
         let enough = enough.with_context(|| format!("the message has no number that would do: {message}"))?;
         scene.pipeline.apply(&memory(&format!("{}Mi", enough - 1))).await?;
@@ -186,8 +175,7 @@ async fn nothing_happens_to_gateways(
     expect_refusal(scene.pipeline.apply(refused_at_once).await, "memory is a whole number of Mi or Gi")?;
     scene.pipeline.apply(refused_later).await?;
     scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
-    let sent =
-        scene.producer.produce(&scene.feed(e2e_fixtures::spans::Shape::Numbered, None), 1_000..2_000).await?;
+    let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 1_000..2_000).await?;
     // The first thousand came after the correction.
     scene.assert_nothing_lost(&Sent { acked: Numbers::from(0..2_000), ..sent }).await?;
     let meanwhile = running(scene).await?;
@@ -234,7 +222,7 @@ fn numbers_of_mebibytes_are_found_in_words() {
 async fn what_the_schema_can_check_is_refused_at_once() -> Result<()> {
     scene::run("what_the_schema_can_check", Uses::Servers, 1, async |scene: &mut Scene| {
         let long_name = Settings { name: "n".repeat(45), ..scene.pipeline.settings().clone() };
-        let long_name = e2e_fixtures::pipeline::Pipeline::new(&scene.namespace, long_name);
+        let long_name = Pipeline::new(&scene.namespace, long_name);
         expect_refusal(long_name.apply(&json!({})).await, "at most 44 characters")?;
         for (change, words) in refused() {
             let applied = scene.pipeline.apply(&change).await;

@@ -2,19 +2,9 @@
 //! without an effect replaces none. If the connection is deleted, the status reports it and the gateways run on. Pipelines whose connection
 //! was deleted first are drained and deleted. Numbered spans flow the whole time.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::pipeline::{CREDENTIALS, Pipeline, Settings};
-use e2e_fixtures::produce::Topic;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use serde_json::{Value, json};
 use sluice_crds::TraceConnection;
-use sluice_crds::status::{condition as kind, reason};
 
-use crate::environment::READY;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// Load of numbered spans: several messages a second and partition, and little of two shared cores.
 const SPANS_PER_SECOND: u64 = 1_000;

@@ -1,13 +1,6 @@
 //! The operator removes what another client writes into the status of a pipeline, and continues to write its own.
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use kube::api::{Api, Patch, PatchParams};
-use serde_json::{Value, json};
-use sluice_crds::TracePipeline;
-
-use crate::environment::READY;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// A client that is not the operator.
 const STRANGER: &str = "somebody";

@@ -7,27 +7,15 @@
 
 mod mutation;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Cluster, Namespace, Seen, until};
 use e2e_fixtures::local_operator::{LocalOperator, Node, Orders, POD_CORES, Write, ensure_definition};
-use e2e_fixtures::pipeline::{Pipeline, Settings, condition, merged};
-use e2e_fixtures::produce::Topic;
-use e2e_stack::say;
 use e2e_stack::target::Resolved;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
-use kube::api::{Api, ListParams};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Client;
 use kube::core::DynamicObject;
-use kube::{Client, ResourceExt as _};
-use serde_json::{Value, json};
-use sluice_crds::status::condition as kind;
 
-use crate::environment::{READY, without_operator};
+use crate::environment::without_operator;
 use crate::operator::many::program;
-use crate::turns::Uses;
+use crate::prelude::*;
 use mutation::Mutations;
 
 /// Number of mutants.
@@ -124,7 +112,7 @@ impl Ground<'_> {
         self.check_owners().await?;
         // It still works: it carries out a change of the healthy pipeline.
         healthy.apply(&merged(&at_rest(), &json!({"replicas": 2}))).await?;
-        let two = |status: &sluice_crds::TracePipelineStatus| status.ready_replicas == Some(2);
+        let two = |status: &TracePipelineStatus| status.ready_replicas == Some(2);
         healthy.wait("with two gateways", READY, two).await?;
         operator.program.stop().await?;
         std::fs::remove_dir_all(&folder).context("remove the test's files")
@@ -228,7 +216,7 @@ impl Ground<'_> {
             let seen = self.pipelines().await?;
             let is_told = |name: &String| {
                 seen.get(name).is_some_and(|pipeline| {
-                    let status: Option<sluice_crds::TracePipelineStatus> =
+                    let status: Option<TracePipelineStatus> =
                         serde_json::from_value(pipeline.data["status"].clone()).ok();
                     status.is_some_and(|status| {
                         status.observed_generation == pipeline.metadata.generation
@@ -244,7 +232,7 @@ impl Ground<'_> {
     }
 
     async fn pipelines(&self) -> Result<BTreeMap<String, DynamicObject>> {
-        let resource = kube::api::ApiResource::erase::<sluice_crds::TracePipeline>(&());
+        let resource = kube::api::ApiResource::erase::<TracePipeline>(&());
         let client = self.namespace.cluster().client();
         let api: Api<DynamicObject> = Api::namespaced_with(client, self.namespace.name(), &resource);
         let listed = api.list(&ListParams::default()).await.context("list the pipelines")?;

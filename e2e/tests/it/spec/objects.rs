@@ -1,26 +1,16 @@
 //! The objects of a pipeline: the number of gateways, their restrictions, and that the operator does not change correct objects.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Namespace, Seen, metric_sum, pipeline_selector, until};
+use e2e_fixtures::cluster::{metric_sum, pipeline_selector};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, PersistentVolumeClaim, Pod, PodSpec, Service, ServiceAccount,
-};
+use k8s_openapi::api::core::v1::{Container, PodSpec, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::ResourceExt as _;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use sluice_crds::TracePipeline;
 
-use crate::environment::READY;
 use crate::gitops::health::assert_in_sync;
-use crate::scene::{self, Scene, Uses, are_others};
+use crate::prelude::*;
 
 /// Number of equal checks, a quarter of a second apart, after which the objects are at rest.
 const REST_LOOKS: u32 = 20;
@@ -157,7 +147,7 @@ async fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
         let before = scene.pipeline.get().await?.status.context("no status")?;
         let old = scene.pipeline.gateways().uids().await?;
         scene.pipeline.apply(&json!({"replicas": 2, "gateway": {"logLevel": "debug"}})).await?;
-        let changed = |status: &sluice_crds::TracePipelineStatus| status.config_hash != before.config_hash;
+        let changed = |status: &TracePipelineStatus| status.config_hash != before.config_hash;
         scene.pipeline.wait("with another config", READY, changed).await?;
         scene.pipeline.wait_ready(READY).await?;
         let new = scene.pipeline.gateways().uids().await?;

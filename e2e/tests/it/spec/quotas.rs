@@ -1,15 +1,8 @@
 //! If a quota of the namespace rejects an object, the status quotes the quota's message. The object is made once the quota allows it.
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Namespace, Seen, until};
 use k8s_openapi::api::core::v1::ResourceQuota;
-use kube::api::{DeleteParams, PostParams};
-use serde_json::{Value, json};
-use sluice_crds::status::{condition as kind, reason};
 
-use crate::environment::READY;
-use crate::gitops::health::assert_state;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group spec"]

@@ -1,18 +1,7 @@
 //! The operator's Job changes the table to match the spec. It makes allowed changes, and the status names the others. No gateway is
 //! replaced.
 
-use anyhow::{Result, ensure};
-use e2e_fixtures::pipeline::{TABLE, condition};
-use e2e_fixtures::spans::Shape;
-use k8s_openapi::api::batch::v1::Job;
-use kube::ResourceExt as _;
-use kube::api::ListParams;
-use serde_json::json;
-use sluice_crds::status::{condition as kind, reason};
-
-use crate::environment::READY;
-use crate::gitops::health::assert_state;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group spec"]
@@ -55,7 +44,7 @@ async fn the_table_follows_the_spec_and_what_may_not_be_done_is_named() -> Resul
     .await
 }
 
-fn schema(schema: &serde_json::Value) -> serde_json::Value {
+fn schema(schema: &Value) -> Value {
     let mut schema = schema.clone();
     schema["management"] = json!("Evolve");
     json!({"sink": {"clickhouse": {"schema": schema}}})

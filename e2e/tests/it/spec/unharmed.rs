@@ -2,22 +2,7 @@
 //! group of a running one, a topic that lost partitions, and revisions that never start. Each continues after the correction. Numbered
 //! spans flow the whole time: none is lost, none doubled.
 
-use std::time::Duration;
-
-use anyhow::{Result, anyhow, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::pipeline::{CREDENTIALS, Pipeline, Settings, merged};
-use e2e_fixtures::produce::Topic;
-use e2e_fixtures::spans::Shape;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::ResourceExt as _;
-use kube::api::ListParams;
-use serde_json::{Value, json};
-use sluice_crds::status::{condition as kind, reason};
-
-use crate::environment::READY;
-use crate::gitops::health::{assert_state, reached};
-use crate::scene::{self, FLOW, Scene, Uids, Uses};
+use crate::prelude::*;
 use crate::storage::volumes::claims;
 
 /// Load of numbered spans.

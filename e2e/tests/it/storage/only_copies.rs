@@ -1,16 +1,9 @@
 //! With `delivery.commit: AfterEnqueue`, a queue volume has the only copy of committed spans. While `ClickHouse` is unreachable, a gateway
 //! is killed and another one is removed; the volumes stay, and a Job inserts their spans. Numbered spans: none is lost, none doubled.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
-use e2e_faults::Way;
-use e2e_fixtures::cluster::{Seen, until};
-use serde_json::{Value, json};
 use sluice_crds::status::condition::VOLUMES_DRAINED;
 
-use crate::environment::READY;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 use crate::storage::volumes::claims;
 
 /// Partitions: four for each of two gateways.

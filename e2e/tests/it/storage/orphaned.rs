@@ -2,20 +2,9 @@
 //! `deletionPolicy: Orphan`. Its gateways read on, and a pipeline of the same name takes them over. No gateway is restarted, and numbered
 //! spans flow the whole time: none is lost, none doubled.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use kube::ResourceExt as _;
-use serde_json::{Value, json};
-use sluice_crds::TracePipelineStatus;
-use sluice_crds::status::{condition as kind, reason};
-
 use crate::deletion::life::{assert_event, scale_by_hand, workload, workload_name};
-use crate::environment::READY;
-use crate::gitops::health::assert_state;
 use crate::operator::told::kubectl;
-use crate::scene::{self, FLOW, Scene, Uses};
+use crate::prelude::*;
 use crate::spec::unharmed::assert_kept;
 use crate::storage::volumes::{claims, uids};
 

@@ -3,21 +3,11 @@
 //!
 //! The zone is this test's own: a label of the node to which only this test's class of volumes is bound.
 
-use anyhow::{Context as _, Result, bail, ensure};
-use e2e_faults::{SinkFront, Way};
-use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::local_volumes::provide_zoned;
-use e2e_fixtures::pipeline::condition;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, ResourceExt as _};
-use serde_json::{Value, json};
-use sluice_crds::status::{condition as kind, reason};
 
-use crate::environment::READY;
-use crate::gitops::health::reached;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 use crate::storage::replaced::class;
 use crate::storage::volumes::uids;
 

@@ -1,23 +1,12 @@
 //! Queue volumes become smaller and get another storage class in one edit: each gateway in turn is drained and made again with a new
 //! volume. Numbered spans flow the whole time: none is lost, none doubled.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use anyhow::{Result, bail, ensure};
-use e2e_fixtures::cluster::{Seen, until};
 use e2e_fixtures::local_volumes::provide_also;
-use e2e_fixtures::pipeline::condition;
 use e2e_stack::kubernetes::volumes::PROVISIONER;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::ResourceExt as _;
-use serde_json::{Value, json};
 use sluice_crds::status::condition::{RECONCILING, VOLUMES_RESIZED};
 use sluice_crds::status::reason::{REPLACING, RESIZING_VOLUMES};
 
-use crate::environment::READY;
-use crate::gitops::health::reached;
-use crate::scene::{self, Scene, Uses, are_others};
+use crate::prelude::*;
 use crate::storage::volumes::{claims, uids};
 
 /// Spans a second: enough to notice a missing or doubled span at any step.

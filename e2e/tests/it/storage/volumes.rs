@@ -5,27 +5,13 @@
 //! resizer, which writes the new size into the claims' status. This shows what the operator and Kubernetes do then, but not that a file
 //! system grows under a gateway.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::pipeline::condition;
 use e2e_stack::kubernetes::volumes::CLASS;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, ResourceExt as _};
-use serde_json::{Value, json};
-use sluice_crds::TracePipelineStatus;
 use sluice_crds::status::condition::{RECONCILING, VOLUMES_DRAINED, VOLUMES_RESIZED};
 use sluice_crds::status::reason::{FILE_SYSTEM_RESIZE_PENDING, RESIZING, RESIZING_VOLUMES};
 
 use crate::deletion::life::workload;
-use crate::environment::READY;
-use crate::gitops::health::{assert_state, reached};
-use crate::scene::{self, Scene, Uids, Uses};
+use crate::prelude::*;
 use crate::spec::unharmed::assert_kept;
 
 /// Spans a second: enough to notice a missing or doubled span at any step.
@@ -158,7 +144,7 @@ async fn leave_one_behind(scene: &Scene) -> Result<()> {
 }
 
 /// Sets whether the stack's storage class lets volumes grow.
-pub async fn lets_grow(cluster: &e2e_fixtures::cluster::Cluster, lets: bool) -> Result<()> {
+pub async fn lets_grow(cluster: &Cluster, lets: bool) -> Result<()> {
     let classes: Api<StorageClass> = Api::all(cluster.client());
     let change = Patch::Merge(json!({"allowVolumeExpansion": lets}));
     classes.patch(CLASS, &PatchParams::default(), &change).await.map(drop).context("change the storage class")

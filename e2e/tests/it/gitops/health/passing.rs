@@ -2,21 +2,15 @@
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
 use e2e::gitops::states;
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::pipeline::{Pipeline, condition};
 use futures::StreamExt as _;
-use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
-use serde_json::Value;
-use sluice_crds::TracePipeline;
+use kube::api::{DynamicObject, WatchEvent, WatchParams};
 use sluice_crds::status::condition::{READY, RECONCILING};
 use tokio::task::JoinHandle;
 
 use super::{api, seen_as_meant, stored};
+use crate::prelude::*;
 
 /// How long (seconds) one watch request lasts: shorter than the client's timeout for a silent server.
 const WATCH_SECONDS: u32 = 20;

@@ -1,16 +1,9 @@
 //! Pipelines that wait because something is missing, refused or unreachable. All are in one namespace, and none has a gateway.
 
-use anyhow::{Context as _, Result};
-use e2e_fixtures::cluster::{Namespace, Seen, until};
 use futures::future::try_join_all;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::api::PostParams;
-use serde_json::{Value, json};
-use sluice_crds::status::{condition as kind, reason};
 
 use super::{Other, REACHED, has, nobody};
-use crate::gitops::health::reached;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// A state, the condition that identifies it, and the condition's reason.
 type Known = (&'static str, &'static str, &'static str);

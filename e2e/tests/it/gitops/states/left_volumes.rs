@@ -1,18 +1,7 @@
 //! The volume of a removed gateway. It is not drained while no pod can be made, and not deleted while a policy forbids it.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result};
-use e2e_fixtures::cluster::{Namespace, Seen, until};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::api::DeleteParams;
-use serde_json::{Value, json};
-use sluice_crds::status::{condition as kind, reason};
-
 use super::{REACHED, has};
-use crate::gitops::health::reached;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 use crate::spec::quotas::{lift, limit};
 
 /// A quota that the remaining gateway uses up.

@@ -1,19 +1,11 @@
 //! A pipeline that the API server accepted under another definition than the operator's. The operator cannot read it.
 
-use anyhow::{Context as _, Result};
-use e2e_fixtures::cluster::{Cluster, Seen, until};
 use e2e_fixtures::local_operator::give_back_definition;
-use e2e_fixtures::pipeline::Pipeline;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use serde_json::{Value, json};
-use sluice_crds::TracePipeline;
-use sluice_crds::status::{condition as kind, reason};
 
 use super::{REACHED, has};
-use crate::gitops::health::reached;
-use crate::scene::{self, Scene, Uses};
+use crate::prelude::*;
 
 /// The path of the log levels in the definition.
 const LEVELS: &str =

@@ -1,16 +1,10 @@
 //! The short states of a pipeline while it is made and changed, and its lasting state with running gateways.
 
-use anyhow::Result;
-use e2e_faults::Way;
 use futures::future::try_join_all;
-use serde_json::{Value, json};
-use sluice_crds::status::{condition as kind, reason};
-use sluice_crds::{RolloutState, TracePipeline, TracePipelineStatus};
 
 use super::{Other, REACHED, has, nobody};
-use crate::environment::READY;
-use crate::gitops::health::{Passing, assert_state, reached};
-use crate::scene::{self, Scene, Uses};
+use crate::gitops::health::Passing;
+use crate::prelude::*;
 
 /// Partitions: two gateways.
 const PARTITIONS: i32 = 8;
@@ -58,12 +52,12 @@ async fn what_passes_and_what_stays_is_seen_as_it_is() -> Result<()> {
 
 fn spec(change: &Value) -> Value {
     // A canary would be another state, which lasts longer.
-    e2e_fixtures::pipeline::merged(&json!({"rollout": {"strategy": "RollingUpdate"}}), change)
+    merged(&json!({"rollout": {"strategy": "RollingUpdate"}}), change)
 }
 
 /// Each with one gateway, and with the reason of its `SchemaReady`.
 fn others(scene: &Scene) -> [(Other, &'static str, &'static str); 3] {
-    let one = |change: Value| e2e_fixtures::pipeline::merged(&json!({"replicas": 1}), &change);
+    let one = |change: Value| merged(&json!({"replicas": 1}), &change);
     let sink = |change: Value| one(json!({"sink": {"clickhouse": change}}));
     let servers = [scene.pipeline.settings().clickhouse.clone(), format!("http://{}", nobody())];
     let bare = one(json!({"queue": {"mode": "Disabled", "size": null}}));

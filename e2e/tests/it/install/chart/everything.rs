@@ -1,16 +1,11 @@
 //! The chart with all optional objects: all exist, and a sync would change nothing. This holds at first, and after upgrades to other
 //! values and back to all namespaces. `helm uninstall` leaves only what its notes name.
 
-use std::collections::BTreeSet;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
 use e2e_stack::definitions;
-use serde_json::Value;
 
 use super::{CHART, GATEWAY_IMAGE, GONE, HELM_TIMEOUT, PIPELINE, RELEASE, Release, change, with_release};
-use crate::environment::READY;
 use crate::operator::foreign_kinds::with_definitions;
+use crate::prelude::*;
 
 /// Values that turn on everything that is off by default.
 const EVERYTHING: [&str; 11] = [
@@ -94,7 +89,7 @@ impl Release<'_> {
         );
         self.all_in_sync(&values).await.context("as it was installed")?;
         pipeline.apply(&change(3)).await?;
-        let looked_after = |status: &sluice_crds::TracePipelineStatus| status.desired_replicas.is_some();
+        let looked_after = |status: &TracePipelineStatus| status.desired_replicas.is_some();
         pipeline.wait("reconciled", READY, looked_after).await?;
         let workload = self.workload().await?;
 

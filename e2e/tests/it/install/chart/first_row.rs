@@ -1,14 +1,8 @@
 //! From `helm install` to the first row with the README only. A shell runs its commands unchanged, except that names of this stack replace
 //! those of the examples. Images and chart come from a registry that `publish` has filled.
 
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::Namespace;
 use e2e_fixtures::oracle::{Database, Server};
-use e2e_fixtures::produce::{Compression, Feed, Producer};
 use e2e_fixtures::registry::Registry;
-use e2e_fixtures::spans::Run;
 use e2e_stack::images::{ImageStore, ProgramArgs};
 use e2e_stack::paths::{Paths, remove_folder, workspace};
 use e2e_stack::process::{command, output};
@@ -17,7 +11,7 @@ use e2e_stack::{clickhouse, helm, kubernetes};
 
 use super::{RELEASE, Release, with_release};
 use crate::environment::blocking;
-use crate::scene::PATIENCE;
+use crate::prelude::*;
 
 /// Largest number of commands from `helm install` to the first row: as few as a new user should need.
 const COMMANDS_MAX: usize = 6;

@@ -2,19 +2,11 @@
 //! finalizer. A pipeline with a finalizer is marked as deleted and runs on, and the definition stays for it, until the steps in the notes
 //! release it.
 
-use std::collections::BTreeSet;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::pipeline::{Pipeline, merged};
-use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::api::{Api, ListParams, Patch, PatchParams};
-use kube::{CustomResourceExt as _, ResourceExt as _};
-use serde_json::{Value, json};
-use sluice_crds::{TraceConnection, TracePipeline};
+use kube::CustomResourceExt as _;
+use sluice_crds::TraceConnection;
 
 use super::{CHART, GONE, HELM_TIMEOUT, RELEASE, Release, change, definition, with_release};
-use crate::environment::READY;
+use crate::prelude::*;
 
 /// Objects that the API server makes for a definition, and deletes with it.
 const SERVED_AS: &str = "APIService v1alpha1.sluice.dev";
@@ -59,7 +51,7 @@ impl Release<'_> {
             (&free, json!({"deletionPolicy": "Immediate"})),
         ] {
             pipeline.apply(&merged(&alone(pipeline), &more)).await?;
-            let looked_after = |status: &sluice_crds::TracePipelineStatus| status.desired_replicas.is_some();
+            let looked_after = |status: &TracePipelineStatus| status.desired_replicas.is_some();
             pipeline.wait("reconciled", READY, looked_after).await?;
             self.workload_of(pipeline.name()).await?;
         }

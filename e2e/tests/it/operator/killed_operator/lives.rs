@@ -3,22 +3,15 @@
 //! Place in the flow: under both tests. Owner: the test that made it; a process is killed when its life is dropped. Limits: [`LIVES_MAX`]
 //! processes for one change.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::path::PathBuf;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
 use e2e_fixtures::cluster::or_gone;
 use e2e_fixtures::local_operator::{LocalOperator, Orders, Program, RELEASE, Write, admit};
-use e2e_stack::say;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::DeleteParams;
-use sluice_crds::{DrainState, TracePipeline};
 use tokio::time::interval;
 
 use crate::operator::many::program;
-use crate::scene::Scene;
+use crate::prelude::*;
 
 /// Writes of a process that are forwarded before it is killed.
 const WORKS_MAX: usize = 1;

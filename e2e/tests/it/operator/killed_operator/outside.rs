@@ -6,25 +6,14 @@
 //! Job, place and owner are those of [`super`]. Limits: the servers are this test's own, behind fronts that can make them unreachable; this
 //! process makes the volumes of the other class.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, bail, ensure};
-use e2e_fixtures::cluster::{Cluster, Seen, until};
 use e2e_fixtures::local_volumes::provide_also;
-use e2e_fixtures::pipeline::merged;
-use k8s_openapi::api::core::v1::Service;
-use kube::ResourceExt as _;
-use kube::api::DeleteParams;
-use serde_json::{Value, json};
-use sluice_crds::TracePipelineStatus;
-use sluice_crds::status::{condition as kind, reason};
 
 use super::lives::Lives;
 use super::whole::{complete, objects, wait_complete, wait_pods, wait_whole};
 use super::{LONGEST, PARTITIONS, ROWS_BEFORE, SPANS_PER_SECOND, volumes_replaced};
 use crate::deletion::life::{assert_event_says, scale_by_hand, workload_name};
 use crate::environment::while_operator_rests;
-use crate::scene::{self, FLOW, Scene, Uses};
+use crate::prelude::*;
 use crate::security::secured::pods::Own;
 use crate::storage::orphaned::owners;
 use crate::storage::replaced::class;

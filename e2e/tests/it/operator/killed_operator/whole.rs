@@ -1,25 +1,17 @@
 //! The objects of a pipeline after a change: each exactly once and no others, and gateways in the expected state.
 
-use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use anyhow::Result;
-use e2e_fixtures::cluster::{Seen, pipeline_selector, until};
-use e2e_fixtures::pipeline::condition;
+use e2e_fixtures::cluster::pipeline_selector;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::{Resource, ResourceExt as _};
+use kube::Resource;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
-use sluice_crds::status::condition as kind;
-use sluice_crds::{RolloutState, TracePipelineStatus};
 
 use super::LONGEST;
-use crate::scene::Scene;
+use crate::prelude::*;
 
 /// Most configs of gateways: the planned one, the running one while the planned one is rolled back, and two older ones.
 const CONFIGS_MAX: usize = 4;

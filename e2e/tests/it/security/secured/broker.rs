@@ -1,12 +1,8 @@
 //! A broker of the test's own, with listeners for TLS, a client certificate, or user and password.
 
 use std::fs::{self, File};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
-use e2e_fixtures::cluster::{Seen, until};
 use e2e_stack::kafka::jars;
 use e2e_stack::paths::Paths;
 use e2e_stack::process::{Port, output};
@@ -15,6 +11,7 @@ use tokio::net::TcpStream;
 
 use super::issuer::{AUDIENCE, Issuer};
 use super::keys::{Keys, SERVER_NAME};
+use crate::prelude::*;
 
 /// The user that the broker knows.
 pub const USER: &str = "gateway";

@@ -1,10 +1,8 @@
 //! TLS before the real `ClickHouse`: it forwards the decrypted bytes unchanged. Servers with TLS of their own are forwarded without
 //! decryption: for pods, and for tests that make a server unreachable for themselves only.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
 use e2e_stack::kubernetes::NODE_ADDRESS;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
@@ -18,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::keys::{Keys, SERVER_NAME};
+use crate::prelude::*;
 
 /// A front. Ends when dropped, and every connection through it.
 pub struct Front {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http_body_util::{BodyExt as _, Full};
@@ -18,9 +17,10 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
-use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+
+use crate::prelude::*;
 
 /// Id and secret of its client.
 pub const CLIENT: &str = "sluice";
@@ -116,7 +116,7 @@ impl State {
             "iss": format!("http://{}", self.address), "sub": CLIENT, "aud": audience, "scope": "kafka",
             "iat": now, "exp": expires,
         });
-        let part = |value: &serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", part(&header), part(&claims));
         let signature =
             self.key.sign(&SystemRandom::new(), signed.as_bytes()).map_err(|_| anyhow!("sign"))?;

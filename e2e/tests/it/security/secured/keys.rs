@@ -1,13 +1,12 @@
 //! Certificates of a test: two independent authorities, a server, and a client of each authority.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
-use e2e_fixtures::cluster::Namespace;
 use e2e_stack::kubernetes::NODE_ADDRESS;
 use e2e_stack::process::output;
+
+use crate::prelude::*;
 
 /// The name in the server's certificate; the only other entry is the address at which pods reach this machine.
 pub const SERVER_NAME: &str = "localhost";

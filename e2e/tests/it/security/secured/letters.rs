@@ -1,16 +1,10 @@
 //! A dead-letter topic that the gateway's user may read but not write, because of the broker's ACL, which is corrected later.
 
-use std::collections::BTreeSet;
-
-use anyhow::{Result, ensure};
-use e2e_fixtures::produce::Topic;
-use serde_json::{Value, json};
-
 use super::Secured;
 use super::broker::USER;
 use crate::delivery::malformed::good;
 use crate::delivery::process;
-use crate::scene::Uses;
+use crate::prelude::*;
 
 /// The metric of letters that the broker refused for this cause.
 const REFUSED: &str = r#"sluice_gateway_dead_letters_refused_total{cause="not_authorized"}"#;
@@ -68,7 +62,7 @@ async fn names(gateway: &process::Gateway) -> Result<Vec<Vec<Value>>> {
 fn check_log(lines: &[Value], letters: &str) -> Result<()> {
     let text = |line: &Value, field: &str| line[field].as_str().unwrap_or_default().to_owned();
     let about: Vec<&Value> = lines.iter().filter(|line| line["refused"].is_string()).collect();
-    let [line] = about[..] else { anyhow::bail!("{} lines: {about:?}", about.len()) };
+    let [line] = about[..] else { bail!("{} lines: {about:?}", about.len()) };
     let (refused, message) = (text(line, "refused"), text(line, "message"));
     ensure!(
         refused.starts_with(&format!(

@@ -2,23 +2,16 @@
 //! pipeline with wrong ones reports what is wrong, and continues once its Secret is corrected.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Cluster, Namespace};
 use e2e_fixtures::local_operator::{LocalOperator, Orders, POD_CORES, ensure_definition};
-use e2e_fixtures::pipeline::{Pipeline, Settings, merged};
-use e2e_fixtures::produce::Topic;
 use e2e_stack::target::Resolved;
-use serde_json::{Value, json};
-use sluice_crds::status::{condition as kind, reason};
 
 use super::broker::{Broker, PASSWORD, USER};
 use super::issuer::{CLIENT, CLIENT_SECRET, Issuer};
 use super::keys::Keys;
-use crate::environment::{READY, without_operator};
+use crate::environment::without_operator;
 use crate::operator::many::program;
-use crate::turns::Uses;
+use crate::prelude::*;
 
 /// Partitions of the topic on the secured broker.
 const PARTITIONS: u32 = 3;
@@ -229,7 +222,7 @@ impl Stage {
         let pipeline = self.pipeline(name, "");
         let reachable = pipeline.wait_condition(kind::SOURCE_REACHABLE, ("True", reason::OK), READY);
         reachable.await.with_context(|| format!("the way {name}"))?;
-        let all = |status: &sluice_crds::TracePipelineStatus| status.partitions == Some(PARTITIONS);
+        let all = |status: &TracePipelineStatus| status.partitions == Some(PARTITIONS);
         pipeline.wait("with its partitions", READY, all).await.map(drop)
     }
 

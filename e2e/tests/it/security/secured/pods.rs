@@ -2,33 +2,19 @@
 //! its gateways read and insert, all of them with TLS, a client certificate, user and password. If the password changes, only its Secret
 //! has to be changed.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use e2e_fixtures::pipeline::{Pipeline, Settings, condition, merged};
-use e2e_fixtures::produce::{Compression, Producer, Topic};
-use e2e_fixtures::spans::Run;
 use e2e_stack::clickhouse;
 use e2e_stack::process::Port;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ListParams, Patch, PatchParams};
-use serde_json::{Value, json};
-use sluice_crds::status::{condition as kind, reason};
-use sluice_crds::{RolloutState, SecretUse, TracePipelineStatus};
+use sluice_crds::SecretUse;
 use sluice_plan::KeptVersions;
 use sluice_plan::names::INSTANCE;
 
 use super::broker::{Broker, Fronted, PASSWORD, USER};
 use super::front::Front;
 use super::keys::Keys;
-use crate::environment::READY;
-use crate::gitops::health::reached;
-use crate::scene::{self, FLOW, Scene, Uids, Uses, are_others};
+use crate::prelude::*;
 
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;

@@ -2,19 +2,13 @@
 //! renew their tokens while they read.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use e2e_fixtures::cluster::{Seen, until};
-use serde_json::{Value, json};
 
 use super::broker::Broker;
 use super::issuer::{AUDIENCE, CLIENT, CLIENT_SECRET, Issuer};
 use super::keys::Keys;
 use crate::delivery::malformed::good;
 use crate::delivery::process;
-use crate::scene::Uses;
+use crate::prelude::*;
 
 /// Short, so that tokens are renewed and brokers ask for a new login several times in a test.
 const LIFETIME_SECONDS: u64 = 9;
