@@ -6,12 +6,11 @@ mod everything;
 mod first_row;
 mod not_kept;
 
-use e2e_fixtures::cluster::Operator;
+use e2e_fixtures::cluster::{Operator, kind_of};
 use e2e_fixtures::local_operator::{POD_CORES, ensure_definition, give_back_definition};
 use e2e_stack::process::{command, output};
 use e2e_stack::target::Resolved;
 use e2e_stack::{helm, paths};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -20,7 +19,6 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
-use serde::de::DeserializeOwned;
 
 use crate::environment::without_operator;
 use crate::gitops::health::assert_in_sync;
@@ -332,33 +330,22 @@ impl Release<'_> {
 
     async fn left(&self) -> Result<Vec<String>> {
         let selector = format!("app.kubernetes.io/instance={RELEASE}");
-        let pods = Pods::new(self.namespace.cluster(), self.namespace.name(), &selector).list().await?;
-        let mut left: Vec<String> = pods.iter().map(|pod| format!("Pod {}", pod.name_any())).collect();
-        left.extend(self.names::<Deployment>(&selector).await?);
-        left.extend(self.names::<ServiceAccount>(&selector).await?);
-        left.extend(self.names::<Service>(&selector).await?);
-        left.extend(self.names::<PodDisruptionBudget>(&selector).await?);
-        left.extend(self.names::<NetworkPolicy>(&selector).await?);
-        left.extend(self.names::<Role>(&selector).await?);
-        left.extend(self.names::<RoleBinding>(&selector).await?);
-        left.extend(self.names::<Secret>(&format!("owner=helm,name={RELEASE}")).await?);
-        let (client, params) = (self.namespace.cluster().client(), ListParams::default().labels(&selector));
-        let roles =
-            Api::<ClusterRole>::all(client.clone()).list(&params).await.context("list ClusterRoles")?;
-        let bindings =
-            Api::<ClusterRoleBinding>::all(client).list(&params).await.context("list ClusterRoleBindings")?;
-        left.extend(roles.iter().map(|role| format!("ClusterRole {}", role.name_any())));
-        left.extend(bindings.iter().map(|binding| format!("ClusterRoleBinding {}", binding.name_any())));
-        Ok(left)
-    }
-
-    async fn names<K>(&self, selector: &str) -> Result<Vec<String>>
-    where
-        K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-        K: DeserializeOwned + Clone + std::fmt::Debug,
-    {
-        let listed = self.namespace.list::<K>(selector).await?;
-        Ok(listed.iter().map(|object| format!("{} {}", K::kind(&()), object.name_any())).collect())
+        let of_release = [
+            kind_of::<Pod>(),
+            kind_of::<Deployment>(),
+            kind_of::<ServiceAccount>(),
+            kind_of::<Service>(),
+            kind_of::<PodDisruptionBudget>(),
+            kind_of::<NetworkPolicy>(),
+            kind_of::<Role>(),
+            kind_of::<RoleBinding>(),
+        ];
+        let of_cluster = [kind_of::<ClusterRole>(), kind_of::<ClusterRoleBinding>()];
+        let of_helm = format!("owner=helm,name={RELEASE}");
+        let mut left = self.namespace.objects(&of_release, &selector).await?;
+        left.extend(self.namespace.objects(&[kind_of::<Secret>()], &of_helm).await?);
+        left.extend(self.namespace.cluster().objects(&of_cluster, &selector).await?);
+        Ok(left.into_keys().collect())
     }
 
     fn pipeline(&self) -> Pipeline {

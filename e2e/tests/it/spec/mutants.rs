@@ -7,6 +7,7 @@
 
 mod mutation;
 
+use e2e_fixtures::cluster::{kind_of, pipeline_selector};
 use e2e_fixtures::local_operator::{LocalOperator, Node, Orders, POD_CORES, Write, ensure_definition};
 use e2e_stack::target::Resolved;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -275,13 +276,16 @@ impl Ground<'_> {
         let pipelines = self.pipelines().await?;
         let uids: BTreeSet<String> = pipelines.values().filter_map(kube::ResourceExt::uid).collect();
         let selector = "app.kubernetes.io/managed-by=sluice-operator";
-        let mut owners = Vec::new();
-        owners.extend(owners_of(&self.namespace.list::<StatefulSet>(selector).await?));
-        owners.extend(owners_of(&self.namespace.list::<ConfigMap>(selector).await?));
-        owners.extend(owners_of(&self.namespace.list::<Service>(selector).await?));
-        owners.extend(owners_of(&self.namespace.list::<ServiceAccount>(selector).await?));
-        ensure!(owners.len() > 10, "only {} objects were made: no mutant came that far", owners.len());
-        for (name, owner) in owners {
+        let kinds = [
+            kind_of::<StatefulSet>(),
+            kind_of::<ConfigMap>(),
+            kind_of::<Service>(),
+            kind_of::<ServiceAccount>(),
+        ];
+        let objects = self.namespace.objects(&kinds, selector).await?;
+        ensure!(objects.len() > 10, "only {} objects were made: no mutant came that far", objects.len());
+        for (name, object) in objects {
+            let owner = object.owner_references.unwrap_or_default().into_iter().next().map(|owner| owner.uid);
             ensure!(owner.as_ref().is_some_and(|uid| uids.contains(uid)), "{name} belongs to {owner:?}");
         }
         Ok(())
@@ -289,25 +293,15 @@ impl Ground<'_> {
 
     /// Versions of the objects of one pipeline.
     async fn versions(&self, pipeline: &str) -> Result<BTreeMap<String, Option<String>>> {
-        let selector = e2e_fixtures::cluster::pipeline_selector(pipeline);
-        let sets = self.namespace.list::<StatefulSet>(&selector).await?;
-        let configs = self.namespace.list::<ConfigMap>(&selector).await?;
-        let sets =
-            sets.iter().map(|object| (format!("set/{}", object.name_any()), object.resource_version()));
-        let configs =
-            configs.iter().map(|object| (format!("config/{}", object.name_any()), object.resource_version()));
-        Ok(sets.chain(configs).collect())
+        let kinds = [kind_of::<StatefulSet>(), kind_of::<ConfigMap>()];
+        let objects = self.namespace.objects(&kinds, &pipeline_selector(pipeline)).await?;
+        Ok(objects.into_iter().map(|(name, object)| (name, object.resource_version)).collect())
     }
 }
 
 /// Whether a mutant has a Kafka and needs no Secret.
 fn can_run(number: u64) -> bool {
     !number.is_multiple_of(2)
-}
-
-fn owners_of<K: kube::Resource>(objects: &[K]) -> Vec<(String, Option<String>)> {
-    let owner = |object: &K| object.owner_references().first().map(|owner| owner.uid.clone());
-    objects.iter().map(|object| (object.name_any(), owner(object))).collect()
 }
 
 /// A pipeline that needs nothing but Kafka.

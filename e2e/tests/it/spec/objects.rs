@@ -1,13 +1,8 @@
 //! The objects of a pipeline: the number of gateways, their restrictions, and that the operator does not change correct objects.
 
-use std::fmt::Debug;
-
-use e2e_fixtures::cluster::{metric_sum, pipeline_selector};
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{Container, PodSpec, ServiceAccount};
-use k8s_openapi::api::networking::v1::NetworkPolicy;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use serde::de::DeserializeOwned;
+use e2e_fixtures::cluster::{Objects, kind_of, metric_sum, pipeline_kinds, pipeline_selector};
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::gitops::health::assert_in_sync;
 use crate::prelude::*;
@@ -152,15 +147,15 @@ async fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
         scene.pipeline.wait_ready(READY).await?;
         let new = scene.pipeline.gateways().uids().await?;
         ensure!(are_others(&new, &old), "the gateways are {new:?}, were {old:?}");
-        let had = left_behind(&scene.namespace, &pipeline_selector("traces")).await?;
+        let had = objects(&scene.namespace).await?;
         let kinds =
-            ["StatefulSet/", "ConfigMap/", "Service/", "ServiceAccount/", "NetworkPolicy/", "Job/", "Pod/"];
-        let are_seen = kinds.iter().all(|kind| had.iter().any(|name| name.starts_with(kind)));
-        ensure!(are_seen, "nothing is seen of some of {kinds:?}: {had:?}");
+            ["StatefulSet ", "ConfigMap ", "Service ", "ServiceAccount ", "NetworkPolicy ", "Job ", "Pod "];
+        let are_seen = kinds.iter().all(|kind| had.keys().any(|name| name.starts_with(kind)));
+        ensure!(are_seen, "nothing is seen of some of {kinds:?}: {:?}", had.keys());
         scene.pipeline.delete(READY).await?;
         until("end of all that the pipeline had", READY, async || {
-            let left = left_behind(&scene.namespace, &pipeline_selector("traces")).await?;
-            Ok(Seen::when(left.is_empty(), || left.join(", ")))
+            let left = objects(&scene.namespace).await?;
+            Ok(Seen::when(left.is_empty(), || format!("{:?}", left.keys())))
         })
         .await
     })
@@ -267,18 +262,10 @@ async fn gateways_run_as_a_user_that_the_image_does_not_know() -> Result<()> {
     .await
 }
 
-/// Names of the remaining objects of a pipeline.
-async fn left_behind(namespace: &Namespace, selector: &str) -> Result<Vec<String>> {
-    let mut left = Vec::new();
-    left.extend(versions::<StatefulSet>(namespace, selector).await?.into_keys());
-    left.extend(versions::<ConfigMap>(namespace, selector).await?.into_keys());
-    left.extend(versions::<Service>(namespace, selector).await?.into_keys());
-    left.extend(versions::<ServiceAccount>(namespace, selector).await?.into_keys());
-    left.extend(versions::<PodDisruptionBudget>(namespace, selector).await?.into_keys());
-    left.extend(versions::<NetworkPolicy>(namespace, selector).await?.into_keys());
-    left.extend(versions::<Job>(namespace, selector).await?.into_keys());
-    left.extend(versions::<Pod>(namespace, selector).await?.into_keys());
-    Ok(left)
+/// All objects of the scene's pipeline, its pods too.
+async fn objects(namespace: &Namespace) -> Result<Objects> {
+    let kinds: Vec<_> = pipeline_kinds().into_iter().chain([kind_of::<Pod>()]).collect();
+    namespace.objects(&kinds, &pipeline_selector("traces")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -325,31 +312,10 @@ async fn at_rest(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
     .await
 }
 
+/// Resource version and generation of the pipeline and of each of its objects, by kind and name.
 async fn all_versions(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
-    let selector = pipeline_selector("traces");
-    let mut all = versions::<TracePipeline>(namespace, "").await?;
-    all.extend(versions::<StatefulSet>(namespace, &selector).await?);
-    all.extend(versions::<ConfigMap>(namespace, &selector).await?);
-    all.extend(versions::<Service>(namespace, &selector).await?);
-    all.extend(versions::<ServiceAccount>(namespace, &selector).await?);
-    all.extend(versions::<PodDisruptionBudget>(namespace, &selector).await?);
-    all.extend(versions::<NetworkPolicy>(namespace, &selector).await?);
-    all.extend(versions::<PersistentVolumeClaim>(namespace, &selector).await?);
-    all.extend(versions::<Pod>(namespace, &selector).await?);
-    Ok(all)
-}
-
-/// Resource version and generation of each object of a kind, by kind and name.
-async fn versions<K>(namespace: &Namespace, selector: &str) -> Result<BTreeMap<String, String>>
-where
-    K: kube::Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug,
-    K::DynamicType: Default,
-{
-    let kind = K::kind(&K::DynamicType::default()).into_owned();
-    let listed = namespace.list::<K>(selector).await?;
-    let entry = |object: &K| {
-        let generation = object.meta().generation;
-        (format!("{kind}/{}", object.name_any()), format!("{:?} {generation:?}", object.resource_version()))
-    };
-    Ok(listed.iter().map(entry).collect())
+    let mut all = objects(namespace).await?;
+    all.extend(namespace.objects(&[kind_of::<TracePipeline>()], "").await?);
+    let version = |object: ObjectMeta| format!("{:?} {:?}", object.resource_version, object.generation);
+    Ok(all.into_iter().map(|(name, object)| (name, version(object))).collect())
 }

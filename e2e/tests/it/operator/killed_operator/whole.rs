@@ -1,14 +1,6 @@
 //! The objects of a pipeline after a change: each exactly once and no others, and gateways in the expected state.
 
-use std::fmt::Debug;
-
-use e2e_fixtures::cluster::pipeline_selector;
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::networking::v1::NetworkPolicy;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::Resource;
-use serde::de::DeserializeOwned;
+use e2e_fixtures::cluster::{pipeline_kinds, pipeline_selector};
 
 use super::LONGEST;
 use crate::prelude::*;
@@ -43,25 +35,8 @@ fn is_whole(pipeline: &str, claims: u32, found: &BTreeSet<String>) -> bool {
 
 /// Kind and name of every object with the pipeline's labels, except pods.
 pub async fn objects(scene: &Scene) -> Result<BTreeSet<String>> {
-    let mut found = named::<StatefulSet>(scene).await?;
-    found.extend(named::<ConfigMap>(scene).await?);
-    found.extend(named::<Job>(scene).await?);
-    found.extend(named::<NetworkPolicy>(scene).await?);
-    found.extend(named::<PersistentVolumeClaim>(scene).await?);
-    found.extend(named::<PodDisruptionBudget>(scene).await?);
-    found.extend(named::<Service>(scene).await?);
-    found.extend(named::<ServiceAccount>(scene).await?);
-    Ok(found)
-}
-
-async fn named<K>(scene: &Scene) -> Result<BTreeSet<String>>
-where
-    K: Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Debug,
-    K::DynamicType: Default,
-{
-    let kind = K::kind(&K::DynamicType::default()).into_owned();
-    let found = scene.namespace.list::<K>(&pipeline_selector(scene.pipeline.name())).await?;
-    Ok(found.iter().map(|object| format!("{kind} {}", object.name_any())).collect())
+    let selector = pipeline_selector(scene.pipeline.name());
+    Ok(scene.namespace.objects(&pipeline_kinds(), &selector).await?.into_keys().collect())
 }
 
 /// Applies the spec of two gateways, and waits until it is complete.
