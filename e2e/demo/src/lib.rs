@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use sluice_crds::{ClickHouseSink, TracePipeline};
 
 use e2e_fixtures::cluster::{Cluster, Namespace};
+use e2e_fixtures::login::Login;
 use e2e_fixtures::oracle::{Database, Oracle, Verdict};
 use e2e_fixtures::pipeline::merged;
 use e2e_fixtures::produce::{Compression, Feed, Load, Producer, Topic};
@@ -114,7 +115,7 @@ async fn show(args: &DemoArgs, resolved: &Resolved) -> anyhow::Result<Verdict> {
 
     let pipeline: TracePipeline = namespace.api().get(&name).await.context("get the pipeline")?;
     let ClickHouseSink { database, table, .. } = pipeline.spec.sink.clickhouse;
-    let server = look::server(&resolved.clickhouse)?;
+    let server = Login::of(&resolved.clickhouse.host)?.server();
     let run = Run::fresh();
     let oracle = Database::existing(&server, &database).oracle(&table, run);
     let verdict = produce(args, resolved, &topic, &oracle).await?;
@@ -170,7 +171,7 @@ fn sample(resolved: &Resolved) -> anyhow::Result<Value> {
     let text = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
     let sample: Value =
         serde_saphyr::from_str(&text).with_context(|| format!("understand {}", file.display()))?;
-    let endpoint = look::plain_url(&resolved.clickhouse)?;
+    let endpoint = Login::of(&resolved.clickhouse.pods)?.url;
     let addresses = json!({"spec": {
         "source": {"kafka": {"bootstrapServers": [resolved.kafka.pods]}},
         "sink": {"clickhouse": {"endpoints": [endpoint]}},

@@ -1,45 +1,19 @@
 //! Shows a query with its answer, and commands to continue with.
 
-use anyhow::Context as _;
-
+use e2e_fixtures::login::Login;
 use e2e_fixtures::oracle::Server;
 use e2e_fixtures::spans::Run;
 use e2e_stack::clickhouse;
 use e2e_stack::say;
-use e2e_stack::target::{Address, Resolved};
-
-/// The server as seen from this machine. The URL may have a user and a password; without them the user is `default`.
-pub fn server(address: &Address) -> anyhow::Result<Server> {
-    let Login { url, user, password } = login(&address.host)?;
-    Ok(Server::new(&url, &user, &password))
-}
+use e2e_stack::target::Resolved;
 
 /// User and password for the gateways: those of the local stack, or those of the given URL.
 pub fn gateway_user(resolved: &Resolved) -> anyhow::Result<(String, String)> {
     if resolved.clickhouse.pods == clickhouse::PODS_URL {
         return Ok((clickhouse::USER.to_owned(), clickhouse::PASSWORD.to_owned()));
     }
-    let Login { user, password, .. } = login(&resolved.clickhouse.pods)?;
+    let Login { user, password, .. } = Login::of(&resolved.clickhouse.pods)?;
     Ok((user, password))
-}
-
-/// A URL without user and password, as a pipeline needs it.
-pub fn plain_url(address: &Address) -> anyhow::Result<String> {
-    Ok(login(&address.pods)?.url)
-}
-
-/// A URL without user and password, the user, and the password.
-struct Login {
-    url: String,
-    user: String,
-    password: String,
-}
-
-fn login(url: &str) -> anyhow::Result<Login> {
-    let (scheme, rest) = url.split_once("://").context("the URL of ClickHouse has no scheme")?;
-    let (credentials, place) = rest.rsplit_once('@').unwrap_or(("default:", rest));
-    let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-    Ok(Login { url: format!("{scheme}://{place}"), user: user.to_owned(), password: password.to_owned() })
 }
 
 /// Queries the slowest operations of the run, and prints the answer.

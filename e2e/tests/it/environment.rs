@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use e2e_fixtures::cluster::{Operator, Paused};
+use e2e_fixtures::login::Login;
 use e2e_fixtures::oracle::Server;
 use e2e_stack::images::ImageStore;
 use e2e_stack::target::{Resolved, Target};
@@ -22,20 +23,14 @@ pub struct Environment {
     pub operator: Operator,
     /// `ClickHouse` for programs of this machine.
     pub server: Server,
-    pub clickhouse_pods: ClickHouseForPods,
+    /// `ClickHouse` for pods.
+    pub clickhouse_pods: Login,
     /// Address of Kafka for programs of this machine.
     pub kafka_host: String,
     /// Address of Kafka for pods.
     pub kafka_pods: String,
     pub gateway_image: String,
     target: Target,
-}
-
-/// `ClickHouse` for pods.
-pub struct ClickHouseForPods {
-    pub url: String,
-    pub user: String,
-    pub password: String,
 }
 
 impl Environment {
@@ -50,7 +45,7 @@ impl Environment {
         cluster.ensure_takes_pods().await?;
         let operator = Operator::find(&cluster).await.context(HINT)?;
         let (server, clickhouse_pods) =
-            clickhouse_of(&target, &resolved.clickhouse.host, &resolved.clickhouse.pods);
+            clickhouse_of(&target, &resolved.clickhouse.host, &resolved.clickhouse.pods)?;
         ensure!(server.answers().await, "ClickHouse at {} does not answer: {HINT}", resolved.clickhouse.host);
         Ok(Environment {
             cluster,
@@ -134,20 +129,17 @@ pub async fn while_operator_rests<T>(cluster: &Cluster, body: impl Future<Output
 pub struct Servers {
     pub server: Server,
     pub kafka: String,
-    /// URL without credentials.
-    pub clickhouse: String,
-    pub user: String,
-    pub password: String,
+    pub clickhouse: Login,
 }
 
 /// Only the servers, for tests that need no cluster.
 pub async fn servers() -> Result<Servers> {
     let target = TargetArgs::from_environment().target()?;
     let resolved = target.resolve()?;
-    let (clickhouse, user, password) = without_credentials(&resolved.clickhouse.host);
-    let server = Server::new(&clickhouse, &user, &password);
-    ensure!(server.answers().await, "ClickHouse at {clickhouse} does not answer: {HINT}");
-    Ok(Servers { server, kafka: resolved.kafka.host, clickhouse, user, password })
+    let clickhouse = Login::of(&resolved.clickhouse.host)?;
+    let server = clickhouse.server();
+    ensure!(server.answers().await, "ClickHouse at {} does not answer: {HINT}", clickhouse.url);
+    Ok(Servers { server, kafka: resolved.kafka.host, clickhouse })
 }
 
 /// Runs work that blocks its thread for seconds, outside of the runtime's threads.
@@ -156,26 +148,13 @@ pub async fn blocking(work: impl FnOnce() -> Result<()> + Send + 'static) -> Res
 }
 
 /// The server for this machine, and for pods. The URL of a given server contains user and password.
-fn clickhouse_of(target: &Target, host: &str, pods: &str) -> (Server, ClickHouseForPods) {
+fn clickhouse_of(target: &Target, host: &str, pods: &str) -> Result<(Server, Login)> {
+    let (here, there) = (Login::of(host)?, Login::of(pods)?);
     if target.clickhouse.is_none() {
         let (user, password) = (clickhouse::USER.to_owned(), clickhouse::PASSWORD.to_owned());
-        let for_pods = ClickHouseForPods { url: pods.to_owned(), user, password };
-        return (Server::new(host, "default", ""), for_pods);
+        return Ok((here.server(), Login { user, password, ..there }));
     }
-    let (url, user, password) = without_credentials(host);
-    let server = Server::new(&url, &user, &password);
-    let (url, _, _) = without_credentials(pods);
-    (server, ClickHouseForPods { url, user, password })
-}
-
-/// Splits `http://user:password@host:port`; without credentials, the user is `default` without a password.
-fn without_credentials(url: &str) -> (String, String, String) {
-    let split = url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?)));
-    let Some((scheme, (credentials, address))) = split else {
-        return (url.to_owned(), "default".to_owned(), String::new());
-    };
-    let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
-    (format!("{scheme}://{address}"), user.to_owned(), password.to_owned())
+    Ok((here.server(), Login { url: there.url, ..here }))
 }
 
 /// Time for a pipeline to become Ready: schema Job, volumes and pods start in seconds, on busy cores in a minute.
@@ -183,7 +162,7 @@ pub const READY: Duration = Duration::from_mins(3);
 
 #[test]
 fn credentials_are_taken_out_of_a_url() {
-    let apart = |url| without_credentials(url);
+    let apart = |url| Login::of(url).map(|login| (login.url, login.user, login.password)).unwrap();
     assert_eq!(apart("http://u:p@h:1"), ("http://h:1".into(), "u".into(), "p".into()));
     assert_eq!(apart("http://h:1"), ("http://h:1".into(), "default".into(), String::new()));
 }

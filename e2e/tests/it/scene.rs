@@ -160,7 +160,7 @@ impl Scene {
     /// machine. Faults of the front affect no other test.
     pub async fn front(&mut self) -> Result<SinkFront> {
         self.environment.local_clickhouse_only()?;
-        let server = environment::servers().await?.clickhouse;
+        let server = environment::servers().await?.clickhouse.url;
         let upstream = server.strip_prefix("http://").context("ClickHouse's URL is not http")?;
         let front = SinkFront::start_on(kubernetes::NODE_ADDRESS, upstream).await?;
         let settings = Settings { clickhouse: front.url(), ..self.pipeline.settings().clone() };

@@ -138,13 +138,13 @@ impl Stage {
         let made = (database.clone(), group.clone());
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
         let (user, password) = (self.folder.join("user"), self.folder.join("password"));
-        fs::write(&user, &self.servers.user).context("write the user's name")?;
-        fs::write(&password, &self.servers.password).context("write the password")?;
+        fs::write(&user, &self.servers.clickhouse.user).context("write the user's name")?;
+        fs::write(&password, &self.servers.clickhouse.password).context("write the password")?;
         let orders = Orders {
             broker: &self.servers.kafka,
             topic: self.topic.name(),
             group: &group,
-            sink: &self.servers.clickhouse,
+            sink: &self.servers.clickhouse.url,
             database: database.name(),
         };
         let own = json!({

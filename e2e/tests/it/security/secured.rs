@@ -54,8 +54,8 @@ impl Secured {
             fs::write(folder.join(file), text).context("write user and password")?;
         }
         Ok(Secured {
-            front: Front::start(&servers.clickhouse, &keys, false).await?,
-            mutual_front: Front::start(&servers.clickhouse, &keys, true).await?,
+            front: Front::start(&servers.clickhouse.url, &keys, false).await?,
+            mutual_front: Front::start(&servers.clickhouse.url, &keys, true).await?,
             broker: Broker::start(&folder, &keys).await?,
             folder,
             keys,
@@ -87,8 +87,8 @@ impl Secured {
     /// User and password of `ClickHouse`.
     fn credentials(&self) -> Result<Value> {
         let (user, password) = (self.folder.join("ch-user"), self.folder.join("ch-password"));
-        fs::write(&user, &self.servers.user).context("write ClickHouse's user")?;
-        fs::write(&password, &self.servers.password).context("write ClickHouse's password")?;
+        fs::write(&user, &self.servers.clickhouse.user).context("write ClickHouse's user")?;
+        fs::write(&password, &self.servers.clickhouse.password).context("write ClickHouse's password")?;
         Ok(json!({"usernameFile": user, "passwordFile": password}))
     }
 
@@ -154,7 +154,7 @@ impl Secured {
         let wrong =
             json!({"passwordFile": self.folder.join("wrong"), "usernameFile": self.folder.join("user")});
         let refused = merged(&at(&self.front.url(), self.tls()), &json!({"credentials": wrong}));
-        let plain_port = self.servers.clickhouse.replace("http://127.0.0.1", "https://localhost");
+        let plain_port = self.servers.clickhouse.url.replace("http://127.0.0.1", "https://localhost");
         vec![
             ("https", at(&self.front.url(), self.tls()), &[]),
             ("https, mutual", at(&self.mutual_front.url(), self.tls_as("client")), &[]),
@@ -207,7 +207,7 @@ async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
         broker: &secured.broker.host,
         topic: topic.name(),
         group: "refused",
-        sink: &secured.servers.clickhouse,
+        sink: &secured.servers.clickhouse.url,
         database: "e2e_refused",
     };
     let sink = json!({"sink": {"clickhouse": {"credentials": secured.credentials()?}}});
