@@ -8,6 +8,7 @@ mod account;
 mod environment;
 mod otlp_clients;
 mod own_broker;
+mod own_operator;
 mod prelude;
 mod scene;
 mod turns;

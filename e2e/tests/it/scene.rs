@@ -5,7 +5,6 @@
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::Error;
 use e2e_fixtures::cluster::Evidence;
 use e2e_fixtures::oracle::{Database, Oracle, Patience, Verdict};
 use e2e_stack::kubernetes;
@@ -137,21 +136,17 @@ fn unique_name(test: &str) -> String {
 impl Made {
     /// Removes all of it, the pipeline first. Continues after a failure and returns the first.
     async fn remove(self) -> Result<()> {
-        let mut failures: Vec<Error> = Vec::new();
+        let mut removed = Ok(());
         if let Some(namespace) = self.namespace {
-            failures.extend(namespace.delete().await.err());
+            removed = removed.and(namespace.delete().await);
         }
         if let Some((topic, group)) = self.topic {
-            failures.extend(topic.delete().await.err());
-            failures.extend(topic.delete_group(&group).await.err());
+            removed = removed.and(topic.delete().await).and(topic.delete_group(&group).await);
         }
         if let Some(database) = self.database {
-            failures.extend(database.delete().await.err());
+            removed = removed.and(database.delete().await);
         }
-        failures
-            .into_iter()
-            .next()
-            .map_or(Ok(()), |failure| Err(failure.context("remove what the test made")))
+        removed.context("remove what the test made")
     }
 }
 

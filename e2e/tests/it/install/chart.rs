@@ -7,7 +7,7 @@ mod first_row;
 mod not_kept;
 
 use e2e_fixtures::cluster::{Operator, kind_of};
-use e2e_fixtures::local_operator::{POD_CORES, ensure_definition, give_back_definition};
+use e2e_fixtures::local_operator::{ensure_definition, give_back_definition};
 use e2e_stack::process::{command, output};
 use e2e_stack::target::Resolved;
 use e2e_stack::{helm, paths};
@@ -22,6 +22,7 @@ use kube::CustomResourceExt as _;
 
 use crate::environment::without_operator;
 use crate::gitops::health::assert_in_sync;
+use crate::own_operator::{at_rest, settings};
 use crate::prelude::*;
 
 /// Variable with the operator's image, as a pod refers to it.
@@ -353,37 +354,21 @@ impl Release<'_> {
     }
 
     fn pipeline_named(&self, name: &str) -> Pipeline {
-        let settings = Settings {
-            name: name.to_owned(),
-            brokers: vec![self.target.kafka.pods.clone()],
-            topic: self.namespace.name().to_owned(),
-            clickhouse: self.target.clickhouse.pods.clone(),
-            database: "none".to_owned(),
-            image: String::new(),
-            storage_class: None,
-        };
+        let (topic, target) = (self.namespace.name(), self.target);
+        let settings = settings(name, &target.kafka.pods, topic, &target.clickhouse.pods);
+        let settings = Settings { image: String::new(), ..settings };
         Pipeline::new(&self.namespace, settings)
     }
 }
 
 /// The fields of the usual pipeline that the first definition has.
 fn first() -> Value {
-    json!({
-        "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
-        "gateway": {"resources": {"cpuRequest": POD_CORES}},
-        "queue": {"mode": "Disabled", "size": null},
-        "rollout": null,
-        "replicas": 1,
-    })
+    let mut first = merged(&at_rest(), &json!({"replicas": 1}));
+    first["rollout"] = Value::Null;
+    first
 }
 
 /// One gateway in either case, on a node that does not exist.
 fn change(minutes: u32) -> Value {
-    json!({
-        "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
-        "gateway": {"resources": {"cpuRequest": POD_CORES}},
-        "queue": {"mode": "Disabled", "size": null},
-        "replicas": 1,
-        "scaling": {"targetLag": format!("{minutes}m")},
-    })
+    merged(&at_rest(), &json!({"replicas": 1, "scaling": {"targetLag": format!("{minutes}m")}}))
 }

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use sluice_plan::names::SIGNATURE;
 
 use crate::environment::while_operator_rests;
-use crate::operator::many::program;
+use crate::own_operator::program;
 use crate::prelude::*;
 
 /// Partitions: two for each of two gateways.

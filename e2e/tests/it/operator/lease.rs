@@ -1,11 +1,11 @@
 //! Two operators with one Lease: one works, the other waits. An operator that cannot renew the Lease ends before the other one begins.
 
-use e2e_fixtures::local_operator::{LocalOperator, Orders, POD_CORES, Write, ensure_definition};
+use e2e_fixtures::local_operator::{LocalOperator, Write, ensure_definition};
 use e2e_stack::target::Resolved;
 use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::environment::without_operator;
-use crate::operator::many::program;
+use crate::own_operator::{self, at_rest, settings};
 use crate::prelude::*;
 
 /// It gives up 12 s after its last renewal, and checks every 2 s; the rest is for a busy machine.
@@ -29,17 +29,9 @@ async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
 }
 
 async fn two(namespace: &Namespace, target: &Resolved, folder: &Path) -> Result<()> {
-    let program = program();
-    let orders = |identity| Orders {
-        kubeconfig: &target.kubeconfig,
-        namespace,
-        program: &program,
-        gateway_image: "sluice.local/none:0",
-        identity,
-    };
-    let mut first = LocalOperator::start(orders("first"), folder).await?;
+    let mut first = own_operator::start(target, namespace, "first", folder).await?;
     wait_holder(namespace, "first_").await?;
-    let second = LocalOperator::start(orders("second"), folder).await?;
+    let second = own_operator::start(target, namespace, "second", folder).await?;
     let pipeline = pipeline(namespace, target);
     // The status must report the missing topic, which is a write.
     pipeline.apply(&change(1)).await?;
@@ -73,25 +65,12 @@ fn works(operator: &LocalOperator) -> usize {
 }
 
 fn pipeline(namespace: &Namespace, target: &Resolved) -> Pipeline {
-    let settings = Settings {
-        name: "waits".to_owned(),
-        brokers: vec![target.kafka.host.clone()],
-        topic: format!("{}-is-missing", namespace.name()),
-        clickhouse: target.clickhouse.host.clone(),
-        database: "none".to_owned(),
-        image: "sluice.local/none:0".to_owned(),
-        storage_class: None,
-    };
-    Pipeline::new(namespace, settings)
+    let missing = format!("{}-is-missing", namespace.name());
+    Pipeline::new(namespace, settings("waits", &target.kafka.host, &missing, &target.clickhouse.host))
 }
 
 fn change(partitions: u32) -> Value {
-    json!({
-        "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
-        "gateway": {"resources": {"cpuRequest": POD_CORES}},
-        "queue": {"mode": "Disabled", "size": null},
-        "partitionsPerReplica": partitions,
-    })
+    merged(&at_rest(), &json!({"partitionsPerReplica": partitions}))
 }
 
 async fn wait_holder(namespace: &Namespace, prefix: &str) -> Result<()> {

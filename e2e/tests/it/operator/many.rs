@@ -2,13 +2,10 @@
 
 use e2e_bench::operator_scale::{Order, measure};
 use e2e_fixtures::local_operator::Silent;
-use e2e_stack::programs::{self, Form};
 
 use crate::environment::without_operator;
+use crate::own_operator::program;
 use crate::prelude::*;
-
-/// Variable that names the operator's program; without it, the program is compiled.
-const PROGRAM: &str = "SLUICE_OPERATOR_PROGRAM";
 
 /// In the quiet time, each pipeline is reconciled at least once; before it, there were 100 s without a write. There are more silent
 /// gateways than parallel reconciles.
@@ -23,9 +20,4 @@ async fn a_second_reconcile_writes_nothing_whatever_the_number_of_pipelines() ->
             .await?;
     ensure!(report.holds(), "{}", report.lines().join("\n"));
     Ok(())
-}
-
-/// The operator's program: the one that the variable names, or that of this checkout, which `cargo verify` has compiled for its image.
-pub fn program() -> PathBuf {
-    std::env::var_os(PROGRAM).map_or_else(|| programs::OPERATOR.file(Form::Checked), PathBuf::from)
 }

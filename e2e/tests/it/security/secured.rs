@@ -212,22 +212,17 @@ async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
     };
     let sink = json!({"sink": {"clickhouse": {"credentials": secured.credentials()?}}});
     let base = merged(&orders.config(), &sink);
-    let of_kafka = secured
-        .kafka_cases()
-        .into_iter()
-        .map(|(name, change, said)| (name, json!({"source": {"kafka": change}}), said));
     // A broker of their own: its listener with tokens needs an issuer from the start.
     let tokens = Tokens::start("refused-tokens", TOKEN_SECONDS).await?;
     Topic::create(&tokens.broker.host, "spans", 1).await?;
-    let of_tokens = tokens.cases()?.into_iter();
-    let of_tokens = of_tokens.map(|(name, change, said)| (name, json!({"source": {"kafka": change}}), said));
-    let of_clickhouse = secured
-        .clickhouse_cases()
-        .into_iter()
-        .map(|(name, change, said)| (name, json!({"sink": {"clickhouse": change}}), said));
+    let of_kafka = secured.kafka_cases().into_iter().chain(tokens.cases()?);
+    let of_kafka = of_kafka.map(|(name, change, said)| (name, json!({"source": {"kafka": change}}), said));
+    let of_clickhouse = secured.clickhouse_cases().into_iter();
+    let of_clickhouse =
+        of_clickhouse.map(|(name, change, said)| (name, json!({"sink": {"clickhouse": change}}), said));
     let file = secured.folder.join("check.yaml");
     let mut wrong = Vec::new();
-    for (name, change, said) in of_kafka.chain(of_tokens).chain(of_clickhouse) {
+    for (name, change, said) in of_kafka.chain(of_clickhouse) {
         write_config(&merged(&base, &change), &file)?;
         let problems = problems(&program, &file).await?;
         let told = problems.join("\n");

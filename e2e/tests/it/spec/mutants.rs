@@ -8,14 +8,14 @@
 mod mutation;
 
 use e2e_fixtures::cluster::{kind_of, pipeline_selector};
-use e2e_fixtures::local_operator::{LocalOperator, Node, Orders, POD_CORES, Write, ensure_definition};
+use e2e_fixtures::local_operator::{Node, POD_CORES, Write, ensure_definition};
 use e2e_stack::target::Resolved;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
 use kube::core::DynamicObject;
 
 use crate::environment::without_operator;
-use crate::operator::many::program;
+use crate::own_operator::{self, at_rest, settings};
 use crate::prelude::*;
 use mutation::Mutations;
 
@@ -88,16 +88,11 @@ impl Ground<'_> {
     async fn run(&self) -> Result<()> {
         let folder = std::env::temp_dir().join(&self.topic);
         std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-        let program = program();
-        let orders = Orders {
-            kubeconfig: &self.target.kubeconfig,
-            namespace: &self.namespace,
-            program: &program,
-            gateway_image: "sluice.local/none:0",
-            identity: "operator",
-        };
-        let mut operator = LocalOperator::start(orders, &folder).await?;
-        let healthy = Pipeline::new(&self.namespace, self.settings("healthy"));
+        let mut operator = own_operator::start(self.target, &self.namespace, "operator", &folder).await?;
+        let healthy = Pipeline::new(
+            &self.namespace,
+            settings("healthy", &self.target.kafka.host, &self.topic, &self.target.clickhouse.host),
+        );
         healthy.apply(&at_rest()).await?;
         healthy.wait_ready(READY).await.context("the healthy pipeline")?;
         let before = self.versions("healthy").await?;
@@ -117,18 +112,6 @@ impl Ground<'_> {
         healthy.wait("with two gateways", READY, two).await?;
         operator.program.stop().await?;
         std::fs::remove_dir_all(&folder).context("remove the test's files")
-    }
-
-    fn settings(&self, name: &str) -> Settings {
-        Settings {
-            name: name.to_owned(),
-            brokers: vec![self.target.kafka.host.clone()],
-            topic: self.topic.clone(),
-            clickhouse: self.target.clickhouse.host.clone(),
-            database: "none".to_owned(),
-            image: "sluice.local/none:0".to_owned(),
-            storage_class: None,
-        }
     }
 
     /// The object to mutate: every field of the sample. Every second one has a Kafka and no Secrets, so that the operator makes its
@@ -302,13 +285,4 @@ impl Ground<'_> {
 /// Whether a mutant has a Kafka and needs no Secret.
 fn can_run(number: u64) -> bool {
     !number.is_multiple_of(2)
-}
-
-/// A pipeline that needs nothing but Kafka.
-fn at_rest() -> Value {
-    json!({
-        "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
-        "gateway": {"resources": {"cpuRequest": POD_CORES}},
-        "queue": {"mode": "Disabled", "size": null},
-    })
 }

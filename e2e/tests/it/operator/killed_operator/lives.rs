@@ -10,7 +10,7 @@ use e2e_fixtures::local_operator::{LocalOperator, Orders, Program, RELEASE, Writ
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::interval;
 
-use crate::operator::many::program;
+use crate::own_operator::program;
 use crate::prelude::*;
 
 /// Writes of a process that are forwarded before it is killed.

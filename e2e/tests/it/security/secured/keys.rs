@@ -30,9 +30,8 @@ impl Keys {
         keys.signed("server", "ca", &names)?;
         keys.signed("client", "ca", "extendedKeyUsage=clientAuth\n")?;
         keys.signed("stranger", "other-ca", "extendedKeyUsage=clientAuth\n")?;
-        let both = [keys.certificate("server"), keys.key("server")].map(fs::read_to_string);
-        let [certificate, key] = both;
-        fs::write(keys.key_store(), certificate? + &key?).context("write the server's key store")?;
+        let both = keys.read("server.crt")? + &keys.read("server.key")?;
+        fs::write(keys.key_store(), both).context("write the server's key store")?;
         Ok(keys)
     }
 
@@ -49,26 +48,28 @@ impl Keys {
         self.folder.join("server.pem")
     }
 
+    /// The text of one of the files.
+    pub fn read(&self, file: &str) -> Result<String> {
+        fs::read_to_string(self.folder.join(file)).with_context(|| format!("read {file}"))
+    }
+
     /// Makes or changes the Secret `secret` with the certificate of an authority.
     pub async fn apply_authority(&self, name: &str, namespace: &Namespace, secret: &str) -> Result<()> {
-        let certificate = fs::read_to_string(self.certificate(name)).context("read an authority")?;
-        namespace.apply_secret(secret, &[("ca.crt", &certificate)]).await
+        namespace.apply_secret(secret, &[("ca.crt", &self.read(&format!("{name}.crt"))?)]).await
     }
 
     /// Makes or changes the Secret `secret` with the certificate and the key of a client.
     pub async fn apply_client(&self, name: &str, namespace: &Namespace, secret: &str) -> Result<()> {
-        let certificate = fs::read_to_string(self.certificate(name)).context("read a certificate")?;
-        let key = fs::read_to_string(self.key(name)).context("read a key")?;
+        let (certificate, key) = (self.read(&format!("{name}.crt"))?, self.read(&format!("{name}.key"))?);
         namespace.apply_secret(secret, &[("tls.crt", &certificate), ("tls.key", &key)]).await
     }
 
     /// Makes or changes the Secret `secret` with the keys of Strimzi's Secret for a `KafkaUser` with a certificate. Its `ca.crt` is the
     /// authority of clients.
     pub async fn apply_strimzi_user(&self, name: &str, namespace: &Namespace, secret: &str) -> Result<()> {
-        let read =
-            |file: PathBuf| fs::read_to_string(&file).with_context(|| format!("read {}", file.display()));
-        let (authority, certificate, key) =
-            (read(self.certificate("ca"))?, read(self.certificate(name))?, read(self.key(name))?);
+        let files = ["ca.crt".to_owned(), format!("{name}.crt"), format!("{name}.key")];
+        let [authority, certificate, key] = files.map(|file| self.read(&file));
+        let (authority, certificate, key) = (authority?, certificate?, key?);
         let content = [
             ("ca.crt", authority.as_str()),
             ("user.crt", &certificate),
@@ -79,41 +80,35 @@ impl Keys {
         namespace.apply_secret(secret, &content).await
     }
 
-    fn private_key(&self, name: &str) -> Result<PathBuf> {
-        let key = self.key(name);
-        let mut openssl = Command::new("openssl");
-        openssl
-            .args(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out"])
-            .arg(&key);
-        output(&mut openssl).map(drop).with_context(|| format!("make the key {name}"))?;
-        Ok(key)
+    fn private_key(&self, name: &str) -> Result<()> {
+        let words = format!("genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out {name}.key");
+        self.openssl(&words).with_context(|| format!("make the key {name}"))
     }
 
     fn authority(&self, name: &str) -> Result<()> {
-        let key = self.private_key(name)?;
-        let mut openssl = Command::new("openssl");
-        openssl.args(["req", "-x509", "-new", "-days", VALID_DAYS, "-subj", &format!("/CN={name}"), "-key"]);
-        openssl.arg(key).args(["-addext", "keyUsage=critical,keyCertSign,cRLSign", "-out"]);
-        output(openssl.arg(self.certificate(name)))
-            .map(drop)
-            .with_context(|| format!("make the authority {name}"))
+        self.private_key(name)?;
+        let words = format!(
+            "req -x509 -new -days {VALID_DAYS} -subj /CN={name} -key {name}.key \
+             -addext keyUsage=critical,keyCertSign,cRLSign -out {name}.crt"
+        );
+        self.openssl(&words).with_context(|| format!("make the authority {name}"))
     }
 
     fn signed(&self, name: &str, authority: &str, extensions: &str) -> Result<()> {
-        let key = self.private_key(name)?;
-        let (request, extension_file) = (self.folder.join("request"), self.folder.join("extensions"));
-        fs::write(&extension_file, extensions).context("write the extensions")?;
+        self.private_key(name)?;
+        fs::write(self.folder.join("extensions"), extensions).context("write the extensions")?;
+        let request = format!("req -new -subj /CN={name} -key {name}.key -out request");
+        self.openssl(&request).with_context(|| format!("ask for the certificate {name}"))?;
+        let words = format!(
+            "x509 -req -days {VALID_DAYS} -CAcreateserial -in request -CA {authority}.crt -CAkey {authority}.key \
+             -extfile extensions -out {name}.crt"
+        );
+        self.openssl(&words).with_context(|| format!("sign the certificate {name}"))
+    }
+
+    /// Runs openssl in the folder. No word has a space in it.
+    fn openssl(&self, words: &str) -> Result<()> {
         let mut openssl = Command::new("openssl");
-        openssl
-            .args(["req", "-new", "-subj", &format!("/CN={name}"), "-key"])
-            .arg(key)
-            .arg("-out")
-            .arg(&request);
-        output(&mut openssl).with_context(|| format!("ask for the certificate {name}"))?;
-        let mut openssl = Command::new("openssl");
-        openssl.args(["x509", "-req", "-days", VALID_DAYS, "-CAcreateserial", "-in"]).arg(request);
-        openssl.arg("-CA").arg(self.certificate(authority)).arg("-CAkey").arg(self.key(authority));
-        openssl.arg("-extfile").arg(extension_file).arg("-out").arg(self.certificate(name));
-        output(&mut openssl).map(drop).with_context(|| format!("sign the certificate {name}"))
+        output(openssl.args(words.split(' ')).current_dir(&self.folder)).map(drop)
     }
 }

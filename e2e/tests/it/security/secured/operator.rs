@@ -3,14 +3,14 @@
 
 use std::fs;
 
-use e2e_fixtures::local_operator::{LocalOperator, Orders, POD_CORES, ensure_definition};
+use e2e_fixtures::local_operator::ensure_definition;
 use e2e_stack::target::Resolved;
 
 use super::broker::{Broker, PASSWORD, USER};
-use super::issuer::{CLIENT, CLIENT_SECRET, Issuer};
-use super::keys::Keys;
+use super::issuer::{CLIENT, CLIENT_SECRET};
+use super::tokens::Tokens;
 use crate::environment::without_operator;
-use crate::operator::many::program;
+use crate::own_operator::{self, at_rest, settings};
 use crate::prelude::*;
 
 /// Partitions of the topic on the secured broker.
@@ -27,48 +27,34 @@ async fn the_operator_reads_partitions_over_secured_connections() -> Result<()> 
 
 async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
     ensure_definition(cluster).await?;
-    let name = format!("e2e-operator-secured-{:x}", std::process::id());
-    let folder = std::env::temp_dir().join(&name);
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-    let keys = Keys::make(&folder)?;
-    let issuer = Issuer::start(TOKEN_SECONDS).await?;
-    let broker = Broker::start_with_tokens(&folder, &keys, &issuer).await?;
+    let tokens = Tokens::start("operator-secured", TOKEN_SECONDS).await?;
     // The broker and its topic are removed with the test.
-    Topic::create(&broker.host, "spans", i32::try_from(PARTITIONS)?).await?;
+    Topic::create(&tokens.broker.host, "spans", i32::try_from(PARTITIONS)?).await?;
+    let name = format!("e2e-operator-secured-{:x}", std::process::id());
     let namespace = Namespace::create(cluster, &name).await?;
-    let stage = Stage { namespace: namespace.clone(), keys, issuer, broker };
-    let ran = stage.run(target, &folder).await;
-    // The broker ends first, because it writes into the folder.
-    drop(stage);
+    let stage = Stage { namespace: namespace.clone(), tokens };
+    let ran = stage.run(target).await;
     let removed = namespace.delete().await;
     ran.and(removed)?;
-    fs::remove_dir_all(&folder).context("remove the test's files")
+    stage.tokens.remove()
 }
 
 struct Stage {
     namespace: Namespace,
-    keys: Keys,
-    issuer: Issuer,
-    broker: Broker,
+    tokens: Tokens,
 }
 
 impl Stage {
-    async fn run(&self, target: &Resolved, folder: &Path) -> Result<()> {
-        self.keys.apply_authority("ca", &self.namespace, "ca").await?;
-        self.keys.apply_authority("other-ca", &self.namespace, "other-ca").await?;
-        self.keys.apply_client("client", &self.namespace, "client").await?;
+    async fn run(&self, target: &Resolved) -> Result<()> {
+        let keys = &self.tokens.keys;
+        keys.apply_authority("ca", &self.namespace, "ca").await?;
+        keys.apply_authority("other-ca", &self.namespace, "other-ca").await?;
+        keys.apply_client("client", &self.namespace, "client").await?;
         self.user(PASSWORD).await?;
         let client = [("client-id", CLIENT), ("client-secret", CLIENT_SECRET)];
         self.namespace.apply_secret("oauth-client", &client).await?;
-        let program = program();
-        let orders = Orders {
-            kubeconfig: &target.kubeconfig,
-            namespace: &self.namespace,
-            program: &program,
-            gateway_image: "sluice.local/none:0",
-            identity: "operator",
-        };
-        let operator = LocalOperator::start(orders, folder).await?;
+        let folder = &self.tokens.folder;
+        let operator = own_operator::start(target, &self.namespace, "operator", folder).await?;
         for (name, address, security) in self.ways() {
             self.apply(name, address, &security).await?;
         }
@@ -84,7 +70,7 @@ impl Stage {
     /// The samples for Secrets of other tools, with Secrets in the form of these tools: each connection of a sample works.
     async fn samples(&self) -> Result<()> {
         self.foreign_secrets().await?;
-        let Broker { mutual, sasl_tls, .. } = &self.broker;
+        let Broker { mutual, sasl_tls, .. } = &self.tokens.broker;
         let samples = [
             ("tracepipeline-strimzi-tls.yaml", mutual),
             ("tracepipeline-strimzi-scram.yaml", sasl_tls),
@@ -118,13 +104,9 @@ impl Stage {
 
     /// Secrets with the names in the samples. They also have values that the operator does not read.
     async fn foreign_secrets(&self) -> Result<()> {
-        let read =
-            |file: PathBuf| fs::read_to_string(&file).with_context(|| format!("read {}", file.display()));
-        let (ca, certificate, key) = (
-            read(self.keys.certificate("ca"))?,
-            read(self.keys.certificate("client"))?,
-            read(self.keys.key("client"))?,
-        );
+        let keys = &self.tokens.keys;
+        let [ca, certificate, key] = ["ca.crt", "client.crt", "client.key"].map(|file| keys.read(file));
+        let (ca, certificate, key) = (ca?, certificate?, key?);
         let authorities = [("ca.crt", ca.as_str()), ("ca.p12", "not read"), ("ca.password", "not read")];
         self.namespace.apply_secret("traces-cluster-ca-cert", &authorities).await?;
         // Both samples name the KafkaUser `sluice`; one Secret has the keys of both kinds.
@@ -155,7 +137,7 @@ impl Stage {
         let change = json!({"sasl": {"mechanism": "ScramSha512", "username": USER,
             "secretRef": {"name": "sluice-vault", "passwordKey": "password"}}});
         let security = merged(&json!({"tls": {"caSecretRef": {"name": "traces-cluster-ca-cert"}}}), &change);
-        self.apply(name, &self.broker.sasl_tls, &security).await?;
+        self.apply(name, &self.tokens.broker.sasl_tls, &security).await?;
         let refused = ("False", reason::SECRET_INCOMPLETE);
         let message = self.pipeline(name, "").wait_condition(kind::SOURCE_REACHABLE, refused, READY).await?;
         ensure!(message.contains("has no password") && message.contains("api-secret"), "{message}");
@@ -165,7 +147,7 @@ impl Stage {
 
     /// Every way to connect with success.
     fn ways(&self) -> Vec<(&'static str, &str, Value)> {
-        let Broker { tls, mutual, sasl_tls, sasl, oauth, .. } = &self.broker;
+        let Broker { tls, mutual, sasl_tls, sasl, oauth, .. } = &self.tokens.broker;
         let ca = json!({"tls": {"caSecretRef": {"name": "ca"}}});
         let with = |change: Value| merged(&ca, &change);
         let login =
@@ -185,7 +167,7 @@ impl Stage {
     /// A login with tokens, for the client whose id and secret are in this Secret.
     fn tokens(&self, secret: &str) -> Value {
         json!({"sasl": {"mechanism": "OAuthBearer", "oauth": {"clientCredentials": {
-            "tokenEndpoint": self.issuer.token_endpoint(), "secretRef": {"name": secret},
+            "tokenEndpoint": self.tokens.issuer.token_endpoint(), "secretRef": {"name": secret},
         }}}})
     }
 
@@ -193,7 +175,7 @@ impl Stage {
     async fn refused_client(&self) -> Result<()> {
         let stranger = [("client-id", CLIENT), ("client-secret", "battery staple")];
         self.namespace.apply_secret("stranger", &stranger).await?;
-        self.apply("no-token", &self.broker.oauth, &self.tokens("stranger")).await?;
+        self.apply("no-token", &self.tokens.broker.oauth, &self.tokens("stranger")).await?;
         let refused = ("False", reason::AUTH_FAILED);
         let pipeline = self.pipeline("no-token", "");
         let message = pipeline.wait_condition(kind::SOURCE_REACHABLE, refused, READY).await?;
@@ -205,16 +187,16 @@ impl Stage {
     /// The status reports what is wrong; a correct Secret is enough to fix it.
     async fn wrong_ones(&self) -> Result<()> {
         let other = json!({"tls": {"caSecretRef": {"name": "other-ca"}}});
-        self.apply("other-authority", &self.broker.tls, &other).await?;
+        self.apply("other-authority", &self.tokens.broker.tls, &other).await?;
         self.wait_refused("other-authority", reason::TLS_FAILED).await?;
         self.user("battery staple").await?;
         let login = json!({"sasl": {"mechanism": "ScramSha512", "secretRef": {"name": "user"}}});
         let login = merged(&login, &json!({"tls": {"caSecretRef": {"name": "ca"}}}));
-        self.apply("wrong-password", &self.broker.sasl_tls, &login).await?;
+        self.apply("wrong-password", &self.tokens.broker.sasl_tls, &login).await?;
         self.wait_refused("wrong-password", reason::AUTH_FAILED).await?;
         self.user(PASSWORD).await?;
         self.wait_partitions("wrong-password").await?;
-        self.keys.apply_authority("ca", &self.namespace, "other-ca").await?;
+        self.tokens.keys.apply_authority("ca", &self.namespace, "other-ca").await?;
         self.wait_partitions("other-authority").await
     }
 
@@ -232,27 +214,14 @@ impl Stage {
     }
 
     async fn apply(&self, name: &str, address: &str, security: &Value) -> Result<()> {
-        let change = json!({
-            // Two pipelines at one address must not share a group. Without one in the spec, each uses the group of its name.
-            "source": {"kafka": merged(&json!({"consumerGroup": null}), security)},
-            "sink": {"clickhouse": {"credentials": null, "schema": {"management": "None"}}},
-            "gateway": {"resources": {"cpuRequest": POD_CORES}},
-            "queue": {"mode": "Disabled", "size": null},
-        });
-        self.pipeline(name, address).apply(&change).await
+        let mut spec = at_rest();
+        // Two pipelines at one address must not share a group. Without one in the spec, each uses the group of its name.
+        spec["source"] = json!({"kafka": merged(&json!({"consumerGroup": null}), security)});
+        self.pipeline(name, address).apply(&spec).await
     }
 
     fn pipeline(&self, name: &str, address: &str) -> Pipeline {
-        let settings = Settings {
-            name: name.to_owned(),
-            brokers: vec![address.to_owned()],
-            topic: "spans".to_owned(),
-            clickhouse: "http://127.0.0.1:8123".to_owned(),
-            database: "none".to_owned(),
-            image: "sluice.local/none:0".to_owned(),
-            storage_class: None,
-        };
-        Pipeline::new(&self.namespace, settings)
+        Pipeline::new(&self.namespace, settings(name, address, "spans", "http://127.0.0.1:8123"))
     }
 
     async fn user(&self, password: &str) -> Result<()> {

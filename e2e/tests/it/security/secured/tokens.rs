@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A broker and its issuer.
 pub struct Tokens {
-    folder: PathBuf,
+    pub folder: PathBuf,
+    pub keys: Keys,
     pub issuer: Issuer,
     pub broker: Broker,
 }
@@ -35,7 +36,7 @@ impl Tokens {
         let issuer = Issuer::start(lifetime_seconds).await?;
         let broker = Broker::start_with_tokens(&folder, &keys, &issuer).await?;
         fs::write(folder.join("client-secret"), CLIENT_SECRET).context("write the client's secret")?;
-        Ok(Tokens { folder, issuer, broker })
+        Ok(Tokens { folder, keys, issuer, broker })
     }
 
     /// Ends the broker, and then removes the files, because the broker writes into them.
