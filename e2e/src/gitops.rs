@@ -6,10 +6,7 @@
 pub mod states;
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -17,8 +14,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use e2e_fixtures::files;
 use e2e_stack::process::command;
 use e2e_stack::{gitopscheck, paths};
+
+use crate::asked::asked;
 
 /// Argo CD's settings for our kind.
 const SETTINGS: &str = "config/argocd/argocd-cm.yaml";
@@ -170,9 +170,7 @@ pub fn sync(
 
 /// The sync options of the Application for pipelines, separated by commas.
 fn sync_options() -> anyhow::Result<String> {
-    let text = fs::read_to_string(paths::workspace().join(APPLICATIONS)).context("read the Applications")?;
-    let applications: Vec<Value> =
-        serde_saphyr::from_multiple(&text).context("understand the Applications")?;
+    let applications = files::yamls(APPLICATIONS)?;
     let pipelines = applications.iter().find(|one| one["metadata"]["name"] == PIPELINES);
     let pipelines = pipelines.with_context(|| format!("{APPLICATIONS} has no {PIPELINES}"))?;
     let options = pipelines["spec"]["syncPolicy"]["syncOptions"].as_array();
@@ -188,19 +186,5 @@ fn ask<Answer: DeserializeOwned>(what: &str, file: &Path, items: &[Value]) -> an
 
 fn run<Answer: DeserializeOwned>(what: &str, words: &[&OsStr], items: &[Value]) -> anyhow::Result<Answer> {
     let mut program = command(gitopscheck::path()?);
-    let mut child = program
-        .arg(what)
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("start gitopscheck")?;
-    let mut input = child.stdin.take().context("the input of gitopscheck is not piped")?;
-    // It answers after it has read everything, so neither waits for the other.
-    let told = input.write_all(&serde_json::to_vec(items)?);
-    drop(input);
-    let done = child.wait_with_output().context("wait for gitopscheck")?;
-    ensure!(done.status.success(), "gitopscheck {what}: {}", done.status);
-    told.context("tell gitopscheck the objects")?;
-    serde_json::from_slice(&done.stdout).context("understand gitopscheck")
+    asked(&format!("gitopscheck {what}"), program.arg(what).args(words), items)
 }

@@ -1,3 +1,4 @@
-//! Shared by end-to-end tests and tests of the manifests: how tools that sync from Git see our objects.
+//! Shared by end-to-end tests and tests of the manifests: how other programs see our objects.
 
+pub mod asked;
 pub mod gitops;

@@ -20,17 +20,18 @@ use serde_json::{Value, json};
 use sluice_crds::{ClickHouseSink, TracePipeline};
 
 use e2e_fixtures::cluster::{Cluster, Namespace};
+use e2e_fixtures::files;
 use e2e_fixtures::login::Login;
 use e2e_fixtures::oracle::{Database, Oracle, Verdict};
 use e2e_fixtures::pipeline::merged;
 use e2e_fixtures::produce::{Compression, Feed, Load, Producer, Topic};
 use e2e_fixtures::spans::{Encoding, Run, Shape};
+use e2e_stack::TargetArgs;
 use e2e_stack::install::{self, ImageArgs};
 use e2e_stack::process::interrupt;
 use e2e_stack::programs::Form;
 use e2e_stack::say;
 use e2e_stack::target::Resolved;
-use e2e_stack::{TargetArgs, paths};
 
 /// Namespace of the demo's pipeline.
 const NAMESPACE: &str = "sluice-demo";
@@ -167,10 +168,7 @@ async fn remove(resolved: &Resolved) -> anyhow::Result<()> {
 
 /// The sample with the addresses of the target, which for the local stack are the sample's own.
 fn sample(resolved: &Resolved) -> anyhow::Result<Value> {
-    let file = paths::workspace().join(SAMPLE);
-    let text = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-    let sample: Value =
-        serde_saphyr::from_str(&text).with_context(|| format!("understand {}", file.display()))?;
+    let sample = files::yaml(SAMPLE)?;
     let endpoint = Login::of(&resolved.clickhouse.pods)?.url;
     let addresses = json!({"spec": {
         "source": {"kafka": {"bootstrapServers": [resolved.kafka.pods]}},

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::manifests;
 use e2e::gitops::states::{ALL, FOLDER, stored};
 use e2e::gitops::{self, Action, Health};
-use e2e_stack::paths;
+use e2e_fixtures::files;
 
 /// The operator's Application, and one of pipelines.
 const APPLICATIONS: &str = "config/argocd/applications.yaml";
@@ -47,10 +47,7 @@ fn wrong((name, argo, kstatus): (&str, &str, &str), seen: &Health) -> Option<Str
 /// Application.
 #[test]
 fn applications_are_waited_for() -> anyhow::Result<()> {
-    let text =
-        std::fs::read_to_string(paths::workspace().join(APPLICATIONS)).context("read the Applications")?;
-    let applications: Vec<Value> =
-        serde_saphyr::from_multiple(&text).context("understand the Applications")?;
+    let applications = files::yamls(APPLICATIONS)?;
     let waves: Vec<&str> = applications
         .iter()
         .filter_map(|one| one["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"].as_str())

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e_stack::paths;
+use e2e_fixtures::files::{text, yaml};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::chart_readme::{VALUES, described};
 use super::manifests::{definitions, of_kind, rendered, rendered_from};
 
 /// The pod labels in the selector of the release `sluice`, unchanged since the first chart.
@@ -89,9 +90,10 @@ fn every_value_changes_what_is_rendered() -> Result<()> {
     ensure!(of_kind(&without, "ClusterRole").is_none(), "clusterRole.enabled=false has no effect");
     let all = cases.together.iter().chain(&cases.alone).map(|case| case.0.as_str());
     let tested: BTreeSet<&str> = all.chain(ELSEWHERE.iter().copied()).collect();
-    let text = std::fs::read_to_string(paths::workspace().join("charts/sluice/values.yaml"))?;
+    // Keys with a row in the README.
+    let described = described(&text(VALUES)?).into_iter();
     let untested: Vec<String> =
-        described(&text).into_iter().filter(|key| !tested.contains(key.as_str())).collect();
+        described.map(|(key, _)| key).filter(|key| !tested.contains(key.as_str())).collect();
     ensure!(untested.is_empty(), "no case sets {untested:?}");
     together.iter().try_for_each(is_understood)
 }
@@ -110,8 +112,8 @@ fn a_wrong_value_is_refused_with_its_place() -> Result<()> {
 /// Helm answers a text of another form with the regular expression alone: `templates/_forms.tpl` says it in words.
 #[test]
 fn the_schema_has_no_pattern() -> Result<()> {
-    let text = std::fs::read_to_string(paths::workspace().join("charts/sluice/values.schema.json"))?;
-    ensure!(!text.contains("\"pattern\""), "move the pattern to templates/_forms.tpl");
+    let schema = text("charts/sluice/values.schema.json")?;
+    ensure!(!schema.contains("\"pattern\""), "move the pattern to templates/_forms.tpl");
     Ok(())
 }
 
@@ -178,9 +180,7 @@ fn values_that_are_not_there_are_the_charts_own() -> Result<()> {
 /// `null` deletes a value of the chart, also a map. Each such value then has its default, is left out, or causes an error that names it.
 #[test]
 fn a_value_that_is_null_has_its_default() -> Result<()> {
-    let text = std::fs::read_to_string(paths::workspace().join("charts/sluice/values.yaml"))?;
-    let values: Value = serde_saphyr::from_str(&text)?;
-    let paths = keys(&values, "");
+    let paths = keys(&yaml(VALUES)?, "");
     ensure!(paths.len() > 60, "{} values", paths.len());
     let (mut alone, mut together): (Vec<&str>, Vec<Vec<&str>>) = Default::default();
     for path in &paths {
@@ -228,8 +228,7 @@ fn stays(one: &str, path: &str) -> bool {
 /// The annotations that Artifact Hub shows: the definitions and the images that the chart renders.
 #[test]
 fn annotations_name_what_there_is() -> Result<()> {
-    let text = std::fs::read_to_string(paths::workspace().join("charts/sluice/Chart.yaml"))?;
-    let chart: Value = serde_saphyr::from_str(&text)?;
+    let chart = yaml("charts/sluice/Chart.yaml")?;
     let list = |name: &str| -> Result<Value> {
         let text = chart["annotations"][format!("artifacthub.io/{name}")].as_str();
         serde_saphyr::from_str(text.with_context(|| format!("no {name}"))?).context("understand it")
@@ -316,24 +315,6 @@ fn has(object: &Value, at: &str, expected: &Value) -> bool {
         Some(Value::Array(all)) if !expected.is_array() => all.contains(expected),
         found => found == Some(expected),
     }
-}
-
-/// Keys with a row in the README.
-fn described(text: &str) -> Vec<String> {
-    let (mut path, mut found, mut is_described) = (Vec::<&str>::new(), Vec::new(), false);
-    for line in text.lines() {
-        let word = line.trim_start();
-        if word.starts_with('#') || word.starts_with('-') {
-            is_described |= word.starts_with("# -- ");
-        } else if let Some((key, _)) = word.split_once(':') {
-            path.truncate((line.len() - word.len()) / 2);
-            path.push(key);
-            if std::mem::take(&mut is_described) {
-                found.push(path.join("."));
-            }
-        }
-    }
-    found
 }
 
 /// Kubernetes knows every field: its types read and write the object without a change.

@@ -5,6 +5,7 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
+use e2e_fixtures::files;
 use e2e_stack::process::output;
 use e2e_stack::{helm, paths};
 
@@ -276,10 +277,7 @@ fn own_leader(groups: &Value, service: &Value) -> anyhow::Result<()> {
 /// The `PodMonitor` selects the gateways that the operator makes, at an existing port, and adds the label `pipeline`, by which alerts and
 /// dashboards separate them.
 fn scraped(monitor: &Value) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(paths::workspace().join(PLANNED))
-        .with_context(|| format!("read {PLANNED}"))?;
-    let planned: Vec<Value> =
-        serde_saphyr::from_multiple(&text).with_context(|| format!("understand {PLANNED}"))?;
+    let planned = files::yamls(PLANNED)?;
     let workload =
         of_kind(&planned, "StatefulSet").with_context(|| format!("{PLANNED} has no StatefulSet"))?;
     let pod = &workload["spec"]["template"];

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write as _;
-use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::manifests;
+use e2e::asked::asked;
+use e2e_fixtures::files::text;
 use e2e_stack::process::{command, output};
 use e2e_stack::{paths, rulecheck};
 
@@ -105,20 +105,16 @@ fn alerts_alone_keep_quiet() -> anyhow::Result<()> {
 /// Prometheus reads every query, and every query uses existing metrics and labels.
 #[test]
 fn rules_and_dashboards_ask_for_metrics_that_there_are() -> anyhow::Result<()> {
-    let known = known(&read(METRICS)?);
-    let mut texts = of_rules(&read(RULES)?)?;
+    let known = known(&text(METRICS)?);
+    let mut texts = of_rules(&text(RULES)?)?;
     for file in DASHBOARDS {
-        let found = of_dashboard(&read(file)?).with_context(|| format!("understand {file}"))?;
+        let found = of_dashboard(&text(file)?).with_context(|| format!("understand {file}"))?;
         ensure!(!found.is_empty(), "{file} has no query");
         texts.extend(found);
     }
-    let wrong: Vec<_> = asked(&texts)?.iter().flat_map(|asked| wrong(asked, &known)).collect();
+    let wrong: Vec<_> = queried(&texts)?.iter().flat_map(|asked| wrong(asked, &known)).collect();
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
-}
-
-fn read(file: &str) -> anyhow::Result<String> {
-    fs::read_to_string(paths::workspace().join(file)).with_context(|| format!("read {file}"))
 }
 
 fn of_rules(text: &str) -> anyhow::Result<Vec<String>> {
@@ -155,21 +151,8 @@ fn of_variable(text: &str) -> Option<String> {
     Some(format!("count by ({}) ({})", label.trim(), metric.trim()))
 }
 
-fn asked(texts: &[String]) -> anyhow::Result<Vec<Asked>> {
-    let mut program = command(rulecheck::path()?);
-    let mut child = program
-        .arg("queries")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("start rulecheck")?;
-    let mut input = child.stdin.take().context("the input of rulecheck is not piped")?;
-    // A few KiB fit into the pipe, so this can write everything before it reads.
-    input.write_all(serde_json::to_string(texts)?.as_bytes()).context("tell rulecheck the queries")?;
-    drop(input);
-    let done = child.wait_with_output().context("wait for rulecheck")?;
-    ensure!(done.status.success(), "rulecheck queries: {}", done.status);
-    serde_json::from_slice(&done.stdout).context("understand what rulecheck says of the queries")
+fn queried(texts: &[String]) -> anyhow::Result<Vec<Asked>> {
+    asked("rulecheck queries", command(rulecheck::path()?).arg("queries"), texts)
 }
 
 /// The rows of the table: the metric in the first column, its type in the second, its labels in the fourth.

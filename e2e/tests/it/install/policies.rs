@@ -1,7 +1,7 @@
 //! The admission policies of the sample, limited to one namespace, on a real API server: a marked namespace cannot be deleted, and an
 //! unmarked namespace gets no pipeline that commits after the enqueue.
 
-use e2e_stack::paths;
+use e2e_fixtures::files;
 use k8s_openapi::api::core::v1::Namespace as Object;
 
 use crate::prelude::*;
@@ -17,10 +17,8 @@ const SEEN: Duration = Duration::from_mins(1);
 
 /// Tests the policies in a namespace, without deleting it, and removes them.
 pub async fn keep_volumes(namespace: &Namespace) -> Result<()> {
-    let text = std::fs::read_to_string(paths::workspace().join(POLICIES)).context("read the policies")?;
-    let policies: Vec<Value> = serde_saphyr::from_multiple(&text).context("understand the policies")?;
-    let policies: Vec<Value> =
-        policies.into_iter().map(|policy| narrowed(policy, namespace.name())).collect();
+    let policies = files::yamls(POLICIES)?.into_iter();
+    let policies: Vec<Value> = policies.map(|policy| narrowed(policy, namespace.name())).collect();
     let mut played = Ok(());
     for policy in &policies {
         played = played.and(namespace.cluster().apply_strictly(policy).await.map(drop));

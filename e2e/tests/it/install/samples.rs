@@ -2,7 +2,8 @@
 //! `ClickHouse`, and does not delay other pipelines. Objects of other operators in the samples are accepted by their definitions, with
 //! every field. The policies that keep volumes are tested on the real server.
 
-use e2e_stack::{definitions, paths};
+use e2e_fixtures::files;
+use e2e_stack::definitions;
 use sluice_crds::{Side, TraceConnection, TracePipelineSpec};
 
 use crate::environment::Environment;
@@ -63,8 +64,7 @@ async fn pipelines_of_the_sample_share_its_connection() -> Result<()> {
 }
 
 async fn apply_connected(namespace: &Namespace) -> Result<()> {
-    let text = std::fs::read_to_string(paths::workspace().join(CONNECTED)).context("read the sample")?;
-    let mut objects: Vec<Value> = serde_saphyr::from_multiple(&text).context("understand the sample")?;
+    let mut objects = files::yamls(CONNECTED)?;
     // The pipelines first: the order does not matter.
     objects.reverse();
     for object in &objects {
@@ -192,8 +192,7 @@ async fn what_stands_beside_a_pipeline_is_taken_by_the_definitions_of_those_who_
 }
 
 async fn apply_beside(namespace: &Namespace) -> Result<()> {
-    let text = std::fs::read_to_string(paths::workspace().join(BESIDE)).context("read what stands beside")?;
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&text).context("understand what stands beside")?;
+    let objects = files::yamls(BESIDE)?;
     ensure!(objects.len() >= 6, "{} objects in {BESIDE}", objects.len());
     for mut object in objects {
         object["metadata"]["namespace"] = json!(namespace.name());

@@ -1,6 +1,7 @@
 //! From `helm install` to the first row with the README only. A shell runs its commands unchanged, except that names of this stack replace
 //! those of the examples. Images and chart come from a registry that `publish` has filled.
 
+use e2e_fixtures::files;
 use e2e_fixtures::oracle::{Database, Server};
 use e2e_fixtures::registry::Registry;
 use e2e_stack::images::{ImageStore, ProgramArgs};
@@ -53,7 +54,7 @@ impl Release<'_> {
         database: &Database,
         folder: &Path,
     ) -> Result<()> {
-        let readme = std::fs::read_to_string(workspace().join("README.md")).context("read the README")?;
+        let readme = files::text("README.md")?;
         let topic = self.namespace.name();
         let pipeline = replaced(
             block(&readme, "# Sluice", "yaml")?,

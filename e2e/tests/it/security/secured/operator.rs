@@ -1,8 +1,7 @@
 //! The operator's own connection to Kafka. A pipeline with correct TLS, client certificate, or user and password gets its partitions. A
 //! pipeline with wrong ones reports what is wrong, and continues once its Secret is corrected.
 
-use std::fs;
-
+use e2e_fixtures::files;
 use e2e_fixtures::local_operator::ensure_definition;
 use e2e_stack::target::Resolved;
 
@@ -79,10 +78,7 @@ impl Stage {
         ];
         let mut names = Vec::new();
         for (file, address) in samples {
-            let path = e2e_stack::paths::workspace().join("config/samples").join(file);
-            let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-            let sample: Value =
-                serde_saphyr::from_str(&text).with_context(|| format!("understand {file}"))?;
+            let sample = files::yaml(&format!("config/samples/{file}"))?;
             let name = sample["metadata"]["name"].as_str().context("a sample without a name")?.to_owned();
             let kafka = &sample["spec"]["source"]["kafka"];
             let mut security = json!({"tls": kafka["tls"]});
