@@ -23,5 +23,6 @@ pub use sluice_crds::{DrainState, RolloutState, TracePipeline, TracePipelineStat
 pub use crate::environment::READY;
 pub use crate::gitops::health::{assert_state, reached};
 pub(crate) use crate::scene;
-pub use crate::scene::{FLOW, PATIENCE, Scene, Uids, are_others};
+pub use crate::scene::{FEW_BETWEEN, FEW_PER_SECOND, FLOW, PATIENCE, SPANS_BETWEEN, SPANS_PER_SECOND};
+pub use crate::scene::{Scene, Uids, are_others};
 pub use crate::turns::Uses;

@@ -23,6 +23,18 @@ pub const PATIENCE: Patience = Patience { deadline: Duration::from_mins(5), stal
 /// Time for a load to pass, and for gateways to start or to leave; a load takes seconds on an idle machine.
 pub const FLOW: Duration = Duration::from_mins(2);
 
+/// The usual load, spans of a kilobyte a second: several messages a second and partition, and little of two shared cores.
+pub const SPANS_PER_SECOND: u64 = 2_000;
+
+/// Spans that must come between two steps: two seconds of the usual load.
+pub const SPANS_BETWEEN: u64 = 2 * SPANS_PER_SECOND;
+
+/// A small load, spans a second: enough to notice a missing or doubled span at any step.
+pub const FEW_PER_SECOND: u64 = 1_000;
+
+/// As [`SPANS_BETWEEN`], of the small load.
+pub const FEW_BETWEEN: u64 = 2 * FEW_PER_SECOND;
+
 /// UIDs by the names of pods.
 pub type Uids = BTreeMap<String, String>;
 

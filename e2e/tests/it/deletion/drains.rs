@@ -9,9 +9,6 @@ use crate::prelude::*;
 /// Partitions: four for each of two gateways.
 const PARTITIONS: i32 = 8;
 
-/// Load of numbered spans, a kilobyte each.
-const SPANS_PER_SECOND: u64 = 2_000;
-
 /// Spans that are produced while `ClickHouse` is unreachable, so that both gateways hold some.
 const SPANS_AWAY: u64 = 10_000;
 

@@ -13,9 +13,6 @@ use crate::storage::volumes::{claims, uids};
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
 
-/// Load of numbered spans, a kilobyte each.
-const SPANS_PER_SECOND: u64 = 2_000;
-
 /// Rows that must be in the table before the outage.
 const ROWS_BEFORE: u64 = 4_000;
 

@@ -11,12 +11,6 @@ use crate::spec::unharmed::assert_kept;
 /// Partitions: two gateways.
 const PARTITIONS: i32 = 8;
 
-/// Load of numbered spans: several messages a second and partition.
-const SPANS_PER_SECOND: u64 = 2_000;
-
-/// Spans that must come between two steps: two seconds' worth.
-const SPANS_BETWEEN: u64 = 4_000;
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_doubled() -> Result<()> {
     scene::run("life", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {

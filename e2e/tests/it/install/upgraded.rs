@@ -12,12 +12,6 @@ use crate::prelude::*;
 /// No such image exists: a gateway with it would not start.
 const OTHER_IMAGE: &str = "sluice.local/none:1";
 
-/// Load of numbered spans.
-const SPANS_PER_SECOND: u64 = 1_000;
-
-/// Spans that must come between two steps: two seconds of load.
-const SPANS_BETWEEN: u64 = 2_000;
-
 /// The gateway that is replaced meanwhile.
 const REPLACED: &str = "traces-gateway-1";
 
@@ -52,11 +46,11 @@ async fn with_two_images(test: &str, play: impl AsyncFnOnce(&Scene, &Images) -> 
 async fn stays(scene: &Scene, images: &Images) -> Result<()> {
     scene.start(&json!({"replicas": 2})).await?;
     let before = scene.pipeline.gateways().uids().await?;
-    let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
+    let load = scene.flowing_load(FEW_PER_SECOND, FEW_BETWEEN, FLOW).await?;
 
     install(scene, &Images { gateway: OTHER_IMAGE.to_owned(), ..images.clone() }).await?;
     wait_told(scene, OTHER_IMAGE).await?;
-    scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+    scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
     ensure!(scene.pipeline.gateways().uids().await? == before, "the upgrade replaced a gateway");
 
     let pods: Api<Pod> = scene.namespace.api();
@@ -72,7 +66,7 @@ async fn stays(scene: &Scene, images: &Images) -> Result<()> {
 
     install(scene, images).await?;
     wait_told(scene, &images.gateway).await?;
-    scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+    scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
     ensure!(scene.pipeline.gateways().uids().await? == after, "the downgrade replaced a gateway");
     scene.end(load).await
 }
@@ -82,7 +76,7 @@ async fn follows(scene: &Scene, images: &Images) -> Result<()> {
     let as_operator = |strategy: &str| json!({"replicas": 2, "gateway": {"upgradeStrategy": strategy}});
     scene.start(&as_operator("Automatic")).await?;
     ensure!(running(scene).await? == BTreeSet::from([images.gateway.clone()]), "another image runs");
-    let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
+    let load = scene.flowing_load(FEW_PER_SECOND, FEW_BETWEEN, FLOW).await?;
 
     install(scene, &Images { gateway: next.clone(), ..images.clone() }).await?;
     let is_next = |status: &TracePipelineStatus| status.image.as_deref() == Some(next.as_str());
@@ -94,7 +88,7 @@ async fn follows(scene: &Scene, images: &Images) -> Result<()> {
     })
     .await?;
     scene.pipeline.wait_ready(FLOW).await.context("with the operator's image")?;
-    scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+    scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
 
     // It no longer follows, and keeps its current image.
     scene.pipeline.apply(&as_operator("Manual")).await?;
@@ -105,7 +99,7 @@ async fn follows(scene: &Scene, images: &Images) -> Result<()> {
     let told = |status: &TracePipelineStatus| status.operator_image.as_deref() == former;
     scene.pipeline.wait("reconciled with the former image", READY, told).await?;
     scene.pipeline.wait_ready(READY).await?;
-    scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+    scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
     ensure!(scene.pipeline.gateways().uids().await? == moved, "the downgrade replaced a gateway");
     scene.end(load).await
 }

@@ -15,12 +15,6 @@ use crate::prelude::*;
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
 
-/// Load of numbered spans: enough to notice a missing or doubled span.
-const SPANS_PER_SECOND: u64 = 1_000;
-
-/// Spans to wait for between two changes.
-const SPANS_BETWEEN: u64 = 4_000;
-
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group operator"]
 async fn a_pipeline_moves_to_another_operator_while_its_gateways_run_on() -> Result<()> {
@@ -66,7 +60,7 @@ async fn moves(scene: &Scene, (first, second): (&LocalOperator, &LocalOperator))
     wait_signed(scene, "sluice-a").await?;
     scene.pipeline.wait_ready(READY).await?;
     ensure!(works(second) == 0, "the operator of another team wrote {:?}", second.front.writes());
-    let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
+    let load = scene.flowing_load(FEW_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
     let gateways = scene.pipeline.gateways().uids().await?;
     label(scene, "b").await?;
     wait_signed(scene, "sluice-b").await?;

@@ -34,9 +34,6 @@ const PARTITIONS: i32 = 4;
 /// The gateways' new memory: more than their default.
 const MEMORY: &str = "320Mi";
 
-/// Load of numbered spans: enough to notice a missing or doubled span at any step.
-const SPANS_PER_SECOND: u64 = 1_000;
-
 /// Rows that must be in the table before the first change: both gateways have inserted and committed by then.
 const ROWS_BEFORE: u64 = 4_000;
 
@@ -66,7 +63,7 @@ async fn play(scene: &Scene) -> Result<()> {
     scene.apply_credentials().await?;
     let mut lives = Lives::prepare(scene).await?;
     Box::pin(made(&mut lives)).await?;
-    let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
+    let load = scene.flowing_load(FEW_PER_SECOND, ROWS_BEFORE, FLOW).await?;
     Box::pin(grown(&mut lives)).await?;
     let config = json!({"gateway": {"logLevel": "debug"}});
     Box::pin(changed(&mut lives, "config", &config)).await?;

@@ -5,9 +5,6 @@ use k8s_openapi::api::events::v1::Event;
 
 use crate::prelude::*;
 
-/// Load of numbered spans: several messages a second and partition, and little of two shared cores.
-const SPANS_PER_SECOND: u64 = 2_000;
-
 /// The canary.
 const FIRST: &str = "traces-gateway-2";
 

@@ -13,12 +13,6 @@ use crate::deletion::life::assert_event;
 use crate::prelude::*;
 use crate::spec::quotas::limit;
 
-/// Several messages a second and partition.
-const SPANS_PER_SECOND: u64 = 2_000;
-
-/// Spans that must come between two steps: two seconds of load.
-const SPANS_BETWEEN: u64 = 4_000;
-
 /// Bytes by which one step lowers a cgroup's limit.
 const SQUEEZE_BYTES: u64 = 1 << 20;
 

@@ -6,9 +6,6 @@ use sluice_crds::TraceConnection;
 
 use crate::prelude::*;
 
-/// Load of numbered spans: several messages a second and partition, and little of two shared cores.
-const SPANS_PER_SECOND: u64 = 1_000;
-
 const MAIN: &str = "main";
 
 /// The table of the second pipeline.
@@ -54,7 +51,7 @@ async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
     }
     counted(scene, 2).await?;
 
-    let load = scene.load(SPANS_PER_SECOND);
+    let load = scene.load(FEW_PER_SECOND);
     let before = uids(&both).await?;
     // The same server under another name: both get another config.
     let usual = &scene.pipeline.settings().clickhouse;
@@ -107,7 +104,7 @@ async fn gone_first(scene: &Scene, both: &[&Pipeline; 2], rolled: &[Vec<String>]
         pipeline.wait_condition(kind::READY, missing, READY).await?;
     }
     let rows = scene.oracle().rows().await?;
-    scene.wait_rows(rows + 2 * SPANS_PER_SECOND, READY).await.context("while the connection is gone")?;
+    scene.wait_rows(rows + 2 * FEW_PER_SECOND, READY).await.context("while the connection is gone")?;
     ensure!(uids(both).await? == rolled, "a connection that went replaced a gateway");
     Ok(())
 }

@@ -5,12 +5,6 @@
 use crate::prelude::*;
 use crate::storage::volumes::claims;
 
-/// Load of numbered spans.
-const SPANS_PER_SECOND: u64 = 1_000;
-
-/// Spans that must come between two steps: two seconds of load.
-const SPANS_BETWEEN: u64 = 2_000;
-
 /// How long a pipeline may take to go if its deletion waits for nothing.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
@@ -19,7 +13,7 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 async fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone() -> Result<()> {
     scene::run("second_in_group", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"replicas": 2, "deletionPolicy": "Immediate"})).await?;
-        let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
+        let load = scene.flowing_load(FEW_PER_SECOND, FEW_BETWEEN, FLOW).await?;
         let before = scene.pipeline.gateways().uids().await?;
         let second = Settings { name: "second".to_owned(), ..scene.pipeline.settings().clone() };
         let second = Pipeline::new(&scene.namespace, second);
@@ -29,14 +23,14 @@ async fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone()
         let first = format!("{}/traces", scene.namespace.name());
         ensure!(said.contains(&first), "it does not say who has the group: {said}");
         assert_state(&second, "group-taken").await?;
-        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
         scene.pipeline.wait_ready(FLOW).await?;
         assert_kept(&scene.pipeline, &before).await?;
         ensure!(second.gateways().list().await?.is_empty(), "the second one has gateways");
         gone_at_once(scene).await?;
         // The second pipeline gets the group of the first without an edit.
         second.wait_ready(READY).await?;
-        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
         scene.end(load).await
     })
     .await
@@ -138,7 +132,7 @@ async fn a_revision_that_never_starts_is_told_and_an_edit_heals_it() -> Result<(
     scene::run("stuck_revision", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
         never_ran(scene).await?;
-        let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
+        let load = scene.flowing_load(FEW_PER_SECOND, FEW_BETWEEN, FLOW).await?;
         no_image(scene).await?;
         scene.end(load).await
     })

@@ -9,9 +9,6 @@ use crate::storage::volumes::claims;
 /// Partitions: four for each of two gateways.
 const PARTITIONS: i32 = 8;
 
-/// Load of numbered spans, a kilobyte each.
-const SPANS_PER_SECOND: u64 = 2_000;
-
 /// Spans that are produced while `ClickHouse` is unreachable: 20 MB, on both volumes.
 const SPANS_AWAY: u64 = 20_000;
 

@@ -8,12 +8,6 @@ use crate::prelude::*;
 use crate::spec::unharmed::assert_kept;
 use crate::storage::volumes::{claims, uids};
 
-/// Load of numbered spans.
-const SPANS_PER_SECOND: u64 = 1_000;
-
-/// Spans that must come between two steps: two seconds of load.
-const SPANS_BETWEEN: u64 = 2_000;
-
 /// How long the deletion of a pipeline with the policy `Orphan` may take.
 const SOON: Duration = Duration::from_secs(20);
 
@@ -22,7 +16,7 @@ const SOON: Duration = Duration::from_secs(20);
 async fn gateways_that_are_scaled_by_hand_or_left_to_themselves_go_on_and_are_taken_over() -> Result<()> {
     scene::run("orphaned", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&spec()).await?;
-        let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
+        let load = scene.flowing_load(FEW_PER_SECOND, FEW_BETWEEN, FLOW).await?;
         let before = scene.pipeline.gateways().uids().await?;
         contested(scene).await?;
         given_back(scene).await?;
@@ -30,9 +24,9 @@ async fn gateways_that_are_scaled_by_hand_or_left_to_themselves_go_on_and_are_ta
         let volumes = uids(scene).await?;
         ensure!(volumes.len() == 2, "the claims are {volumes:?}");
         orphaned(scene).await?;
-        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
         let rows = scene.oracle().rows().await?;
-        scene.wait_rows(rows + SPANS_BETWEEN, FLOW).await?;
+        scene.wait_rows(rows + FEW_BETWEEN, FLOW).await?;
         scene.start(&spec()).await?;
         let owner = scene.pipeline.get().await?.uid().context("a pipeline without an identity")?;
         let found = owners(scene).await?;

@@ -11,9 +11,6 @@ use crate::prelude::*;
 use crate::storage::replaced::class;
 use crate::storage::volumes::uids;
 
-/// Load of numbered spans, a kilobyte each.
-const SPANS_PER_SECOND: u64 = 2_000;
-
 /// Spans that are produced while `ClickHouse` is unreachable, so that both gateways hold some.
 const SPANS_AWAY: u64 = 10_000;
 

@@ -9,9 +9,6 @@ use sluice_crds::status::reason::{REPLACING, RESIZING_VOLUMES};
 use crate::prelude::*;
 use crate::storage::volumes::{claims, uids};
 
-/// Spans a second: enough to notice a missing or doubled span at any step.
-const SPANS_PER_SECOND: u64 = 1_000;
-
 const OTHER_CLASS: &str = "e2e-replaced";
 
 /// How long it may take to drain two gateways and make them again, on a busy machine.
@@ -34,7 +31,7 @@ async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_on
 
 async fn play(scene: &Scene) -> Result<()> {
     scene.start(&spec("1Gi", None)).await?;
-    let load = scene.load(SPANS_PER_SECOND);
+    let load = scene.load(FEW_PER_SECOND);
     scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
     missing(scene).await?;
     scene.namespace.cluster().apply(&class(OTHER_CLASS)).await?;

@@ -14,9 +14,6 @@ use crate::deletion::life::workload;
 use crate::prelude::*;
 use crate::spec::unharmed::assert_kept;
 
-/// Spans a second: enough to notice a missing or doubled span at any step.
-const SPANS_PER_SECOND: u64 = 1_000;
-
 /// Claims of the gateways, as Kubernetes labels them.
 const CLAIMS: &str = "app.kubernetes.io/name=sluice-gateway,app.kubernetes.io/component=gateway";
 
@@ -38,7 +35,7 @@ async fn volumes_grow_around_their_gateways_and_go_once_they_are_drained() -> Re
 
 async fn play(scene: &Scene) -> Result<()> {
     scene.start(&spec("1Gi", 2)).await?;
-    let load = scene.load(SPANS_PER_SECOND);
+    let load = scene.load(FEW_PER_SECOND);
     scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
     refuse(scene).await?;
     grow_telling(scene, async || told(scene).await).await?;

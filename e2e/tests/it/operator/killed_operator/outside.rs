@@ -10,7 +10,7 @@ use e2e_fixtures::local_volumes::provide_also;
 
 use super::lives::Lives;
 use super::whole::{complete, objects, wait_complete, wait_pods, wait_whole};
-use super::{LONGEST, PARTITIONS, ROWS_BEFORE, SPANS_PER_SECOND, volumes_replaced};
+use super::{LONGEST, PARTITIONS, ROWS_BEFORE, volumes_replaced};
 use crate::deletion::life::{assert_event_says, scale_by_hand, workload_name};
 use crate::environment::while_operator_rests;
 use crate::prelude::*;
@@ -58,7 +58,7 @@ async fn play(scene: &Scene, own: &Own) -> Result<()> {
     scene.apply_credentials().await?;
     let mut lives = Lives::prepare(scene).await?;
     Box::pin(lives.undisturbed(complete(scene, &spec(&json!({}))))).await?;
-    let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
+    let load = scene.flowing_load(FEW_PER_SECOND, ROWS_BEFORE, FLOW).await?;
     Box::pin(rotated(&mut lives, own)).await?;
     Box::pin(scaled_by_hand(&mut lives)).await?;
     Box::pin(left_alone(&mut lives)).await?;

@@ -19,12 +19,6 @@ use crate::prelude::*;
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
 
-/// Load of numbered spans, a kilobyte each.
-const SPANS_PER_SECOND: u64 = 2_000;
-
-/// Spans that must come between two steps: two seconds of load.
-const SPANS_BETWEEN: u64 = 4_000;
-
 /// The user's new password.
 const NEXT_PASSWORD: &str = "stable battery";
 
