@@ -7,6 +7,7 @@ pub use std::time::Duration;
 pub use anyhow::{Context as _, Result, anyhow, bail, ensure};
 pub use e2e_faults::{SinkFront, Way};
 pub use e2e_fixtures::cluster::{Cluster, Namespace, Pods, Seen, until};
+pub use e2e_fixtures::expect::{has, wait_gone};
 pub use e2e_fixtures::pipeline::{CREDENTIALS, Pipeline, Settings, TABLE, condition, merged};
 pub use e2e_fixtures::produce::{Compression, Feed, Load, Producer, Sent, Topic};
 pub use e2e_fixtures::spans::{Run, Shape};

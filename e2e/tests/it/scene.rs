@@ -224,11 +224,8 @@ impl Scene {
 
     /// Waits until each gateway of `before` is replaced.
     pub async fn wait_other_gateways(&self, before: &Uids, deadline: Duration) -> Result<()> {
-        until("other gateways in place of all", deadline, async || {
-            let now = self.pipeline.gateways().uids().await?;
-            Ok(Seen::when(are_others(&now, before), || format!("{now:?}, were {before:?}")))
-        })
-        .await
+        let what = "other gateways in place of all";
+        self.pipeline.gateways().wait(what, deadline, |now| are_others(now, before)).await
     }
 
     /// The oracle that counts the producer's spans.

@@ -71,15 +71,14 @@ async fn left_alone(scene: &Scene) -> Result<()> {
     let paused = ("True", reason::UNMANAGED);
     scene.pipeline.wait_condition(kind::RECONCILIATION_PAUSED, paused, FLOW).await?;
     scale_by_hand(scene, 3).await?;
-    let three = |status: &TracePipelineStatus| status.ready_replicas == Some(3);
-    scene.pipeline.wait("with three gateways", READY, three).await?;
+    scene.pipeline.wait_gateways(3, READY).await?;
     assert_state(&scene.pipeline, "left-alone").await?;
     assert_kept(&scene.pipeline, &before).await?;
     // The operator does not manage it. For a tool that waits, it may still become ready, because the StatefulSet controller works on.
     let first = scene.pipeline.gateways().uids().await?.into_keys().next().context("no gateway")?;
     scene.pipeline.gateways().delete(&first).await?;
     reached(&scene.pipeline, "left-alone-unready", READY, |status| status.ready_replicas < Some(3)).await?;
-    scene.pipeline.wait("with three gateways again", READY, three).await.map(drop)
+    scene.pipeline.wait_gateways(3, READY).await.map(drop)
 }
 
 /// As `kubectl scale statefulset` does.
@@ -113,10 +112,7 @@ async fn deleted(scene: &Scene) -> Result<()> {
     ensure!(held == [FINALIZER], "the pipeline is held by {held:?}");
     scene.pipeline.delete(FLOW).await?;
     assert_event(scene, "Drained").await?;
-    until("end of the StatefulSet", FLOW, async || {
-        Ok(workload(scene).await?.map_or(Seen::Done(()), |_| Seen::NotYet("it is there".to_owned())))
-    })
-    .await?;
+    wait_gone(&workloads(scene), &workload_name(scene), FLOW).await?;
     let group = scene.pipeline.settings().consumer_group();
     let lag = scene.topic.lag(&group).await?;
     ensure!(lag.messages > 0, "nothing waits for the next pipeline: {lag:?}");

@@ -22,8 +22,8 @@ async fn every_span_that_was_accepted_is_a_row_once_while_a_gateway_is_replaced_
 {
     scene::run("otlp_source", Uses::Servers, 1, async |scene: &mut Scene| {
         scene.start(&spec(2)).await?;
-        let words = scene.pipeline.wait_condition("SourceReachable", ("True", "Ok"), READY).await?;
-        ensure!(words.contains("2 gateways accept OTLP at traces-otlp."), "{words}");
+        let accept = "2 gateways accept OTLP at traces-otlp.";
+        scene.pipeline.wait_told(kind::SOURCE_REACHABLE, ("True", reason::OK), READY, accept).await?;
         let clients = Clients::start(&address(scene, SERVICE).await?, scene.producer.run(), &CLIENTS);
         more(&clients).await?;
         replaced(scene, &clients).await?;

@@ -40,8 +40,3 @@ impl Other {
 fn nobody() -> String {
     format!("{NODE_ADDRESS}:1")
 }
-
-/// Whether a condition has this reason.
-fn has(status: &TracePipelineStatus, kind: &str, reason: &str) -> bool {
-    condition(status, kind).is_some_and(|one| one.reason == reason)
-}

@@ -47,7 +47,7 @@ async fn held_back(scene: &Scene) -> Result<()> {
     let waits = sync(scene, &json!({}), LOOKS).await?;
     ensure_held_back(&waits, next(scene).await?.as_ref())?;
     // It was so during the whole sync.
-    let status = scene.pipeline.get().await?.status.context("no status")?;
+    let status = scene.pipeline.status().await?;
     let source = condition(&status, kind::SOURCE_REACHABLE).context("nothing is said of the source")?;
     ensure!(source.reason == reason::TOPIC_MISSING, "the source is {source:?}");
     Ok(())
@@ -84,7 +84,7 @@ fn a_sync_that_ended_went_on_or_waits_for_something_else_is_not_held_back() {
 /// The next wave's object is younger than the pipeline's readiness.
 async fn came_after_ready(scene: &Scene) -> Result<()> {
     let made = next(scene).await?.context("the next wave is missing")?.metadata.creation_timestamp;
-    let status = scene.pipeline.get().await?.status.context("no status")?;
+    let status = scene.pipeline.status().await?;
     let ready = condition(&status, kind::READY).context("there is no condition Ready")?;
     ensure!(ready.status == "True", "the pipeline is not Ready: {}", ready.message);
     let made = made.context("made at no time")?;
@@ -121,8 +121,7 @@ async fn a_sync_leaves_the_number_of_gateways_to_whoever_scales() -> Result<()> 
         let first = sync(scene, &spec, BECOMES_READY).await?;
         ensure!(first.phase == "Succeeded", "{first:?}");
         scene.namespace.apply(&autoscaler(scene.pipeline.name(), [2, 3])).await?;
-        let is_two = |status: &TracePipelineStatus| status.ready_replicas == Some(2);
-        scene.pipeline.wait("with the autoscaler's two gateways", READY, is_two).await?;
+        scene.pipeline.wait_gateways(2, READY).await.context("by the autoscaler")?;
         // Git changes, but still has the number of the beginning.
         spec["gateway"] = json!({"logLevel": "debug"});
         for is_changed in [true, false] {

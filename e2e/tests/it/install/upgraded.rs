@@ -55,12 +55,8 @@ async fn stays(scene: &Scene, images: &Images) -> Result<()> {
 
     let pods: Api<Pod> = scene.namespace.api();
     pods.delete(REPLACED, &DeleteParams::default()).await.context("delete a gateway")?;
-    until("the gateway in its place", FLOW, async || {
-        let now = scene.pipeline.gateways().uids().await?;
-        let is_back = now.get(REPLACED).is_some_and(|uid| Some(uid) != before.get(REPLACED));
-        Ok(Seen::when(is_back, || format!("{now:?}")))
-    })
-    .await?;
+    let is_back = |now: &Uids| now.get(REPLACED).is_some_and(|uid| Some(uid) != before.get(REPLACED));
+    scene.pipeline.gateways().wait("the gateway in its place", FLOW, is_back).await?;
     scene.pipeline.wait_ready(FLOW).await.context("with the gateway in its place")?;
     let after = scene.pipeline.gateways().uids().await?;
 

@@ -121,8 +121,7 @@ async fn taken_back(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     let done = async {
         scene.pipeline.apply(&spec(2, &merged(change, &unknown))).await?;
         scene.pipeline.wait_condition(kind::READY, ("False", reason::ROLLED_BACK), LONGEST).await?;
-        let is_back = |status: &TracePipelineStatus| status.ready_replicas == Some(2);
-        scene.pipeline.wait("with both gateways on what ran before", LONGEST, is_back).await?;
+        scene.pipeline.wait_gateways(2, LONGEST).await.context("on what ran before")?;
         wait_whole(scene, 2).await
     };
     lives.act("roll-back", done).await?.ensure_pods(&[1, 3])

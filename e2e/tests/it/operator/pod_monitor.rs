@@ -50,16 +50,11 @@ async fn with_kind(scene: &Scene) -> Result<()> {
         .pipeline
         .apply(&json!({"replicas": 2, "observability": monitored("other")["observability"]}))
         .await?;
-    let two = |status: &TracePipelineStatus| status.ready_replicas == Some(2);
-    scene.pipeline.wait("with two gateways", READY, two).await?;
+    scene.pipeline.wait_gateways(2, READY).await?;
     let again = monitors.get(&found.name_any()).await.context("get the PodMonitor")?;
     ensure!(again.resource_version() == version, "it was written again: {:?}", again.managed_fields());
     scene.pipeline.apply(&json!({"observability": {"podMonitor": {"enabled": false}}})).await?;
-    until("the PodMonitor to go", READY, async || {
-        let found = monitors.get_opt(&found.name_any()).await.context("look for the PodMonitor")?;
-        Ok(found.map_or(Seen::Done(()), |found| Seen::NotYet(format!("{:?}", found.metadata))))
-    })
-    .await
+    wait_gone(&monitors, &found.name_any(), READY).await
 }
 
 async fn wait(monitors: &Api<PodMonitor>, is_so: impl Fn(&PodMonitor) -> bool) -> Result<PodMonitor> {

@@ -36,7 +36,7 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
         assert_state(&scene.pipeline, "rolled-back").await?;
         assert_event(scene, &said).await?;
         let back = until("all gateways after what failed", READY, async || {
-            let status = scene.pipeline.get().await?.status.context("no status")?;
+            let status = scene.pipeline.status().await?;
             let ready = status.ready_replicas;
             Ok(if ready == Some(3) {
                 Seen::Done(uids(scene).await?)

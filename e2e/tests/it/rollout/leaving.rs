@@ -61,11 +61,7 @@ async fn deleted(scene: &Scene, front: &SinkFront) -> Result<()> {
     pipelines.delete(scene.pipeline.name(), &DeleteParams::default()).await.context("delete the pipeline")?;
     reached(&scene.pipeline, "draining", FLOW, drains_to(0)).await?;
     front.go(Way::Open);
-    until("end of the pipeline", FLOW, async || {
-        let left = pipelines.get_opt(scene.pipeline.name()).await.context("get the pipeline")?;
-        Ok(left.map_or(Seen::Done(()), |left| Seen::NotYet(format!("{:?}", left.status))))
-    })
-    .await?;
+    wait_gone(&pipelines, scene.pipeline.name(), FLOW).await?;
     assert_event(scene, "Drained").await?;
     until("end of the gateways and of their volumes", FLOW, async || {
         let pods = scene.pipeline.gateways().list().await?.len();

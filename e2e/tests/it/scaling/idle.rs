@@ -39,11 +39,6 @@ async fn an_idle_topic_has_no_gateways_until_a_message_arrives() -> Result<()> {
 
 /// The pipeline reports that it is idle, and has no pods.
 async fn rests(scene: &Scene) -> Result<()> {
-    let words = scene.pipeline.wait_condition(kind::READY, ("True", reason::IDLE), LEFT).await?;
-    ensure!(words.contains("idle"), "{words}");
-    until("no gateways", READY, async || {
-        let left = scene.pipeline.gateways().uids().await?;
-        Ok(Seen::when(left.is_empty(), || format!("{left:?}")))
-    })
-    .await
+    scene.pipeline.wait_told(kind::READY, ("True", reason::IDLE), LEFT, "idle").await?;
+    scene.pipeline.gateways().wait("no gateways", READY, BTreeMap::is_empty).await
 }

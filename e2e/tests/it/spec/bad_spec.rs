@@ -9,9 +9,8 @@ use crate::storage::volumes;
 
 /// Waits for the condition; its message and that of Ready must contain `word`.
 async fn expect_condition(scene: &Scene, kind: &str, reason: &str, word: &str) -> Result<()> {
-    let message = scene.pipeline.wait_condition(kind, ("False", reason), READY).await?;
-    ensure!(message.contains(word), "the message of {kind} does not name {word}: {message}");
-    let status = scene.pipeline.get().await?.status.context("no status")?;
+    scene.pipeline.wait_told(kind, ("False", reason), READY, word).await?;
+    let status = scene.pipeline.status().await?;
     let ready = condition(&status, kind::READY).context("there is no condition Ready")?;
     ensure!(ready.status == "False", "Ready is {} though {kind} is False", ready.status);
     ensure!(ready.message.contains(word), "the message of Ready does not name {word}: {}", ready.message);

@@ -42,8 +42,8 @@ async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
     other.apply(&referring(Some(OTHER_TABLE))).await?;
     for pipeline in both {
         let missing = ("False", reason::CONNECTION_MISSING);
-        let said = pipeline.wait_condition(kind::READY, missing, READY).await?;
-        ensure!(said.contains(&format!("there is no TraceConnection \"{MAIN}\"")), "Ready says {said:?}");
+        let words = format!("there is no TraceConnection \"{MAIN}\"");
+        pipeline.wait_told(kind::READY, missing, READY, &words).await?;
     }
     scene.namespace.apply(&connection(scene, &scene.pipeline.settings().clickhouse)).await?;
     for pipeline in both {
@@ -112,11 +112,7 @@ async fn gone_first(scene: &Scene, both: &[&Pipeline; 2], rolled: &[Vec<String>]
 async fn delete_connection(scene: &Scene) -> Result<()> {
     let connections: Api<TraceConnection> = scene.namespace.api();
     connections.delete(MAIN, &DeleteParams::default()).await.context("delete the connection")?;
-    until("end of the connection", READY, async || {
-        let left = connections.get_metadata_opt(MAIN).await.context("get the connection")?;
-        Ok(left.map_or(Seen::Done(()), |left| Seen::NotYet(format!("{:?}", left.metadata.finalizers))))
-    })
-    .await
+    wait_gone(&connections, MAIN, READY).await
 }
 
 /// A spec with references in place of the usual values.

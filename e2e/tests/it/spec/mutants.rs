@@ -108,8 +108,7 @@ impl Ground<'_> {
         self.check_owners().await?;
         // It still works: it carries out a change of the healthy pipeline.
         healthy.apply(&merged(&at_rest(), &json!({"replicas": 2}))).await?;
-        let two = |status: &TracePipelineStatus| status.ready_replicas == Some(2);
-        healthy.wait("with two gateways", READY, two).await?;
+        healthy.wait_gateways(2, READY).await?;
         operator.program.stop().await?;
         std::fs::remove_dir_all(&folder).context("remove the test's files")
     }

@@ -139,7 +139,7 @@ async fn assert_volume(namespace: &Namespace, spec: &PodSpec, container: &Contai
 async fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
     scene::run("a_changed_config_rolls", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"replicas": 2})).await?;
-        let before = scene.pipeline.get().await?.status.context("no status")?;
+        let before = scene.pipeline.status().await?;
         let old = scene.pipeline.gateways().uids().await?;
         scene.pipeline.apply(&json!({"replicas": 2, "gateway": {"logLevel": "debug"}})).await?;
         let changed = |status: &TracePipelineStatus| status.config_hash != before.config_hash;

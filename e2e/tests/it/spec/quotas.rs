@@ -12,16 +12,14 @@ async fn what_a_quota_refuses_is_told_and_made_once_it_is_gone() -> Result<()> {
         limit(&scene.namespace, "no-workload", &json!({"count/statefulsets.apps": "0"})).await?;
         scene.pipeline.apply(&json!({"replicas": 2})).await?;
         let refused = ("False", reason::APPLY_FAILED);
-        let said = scene.pipeline.wait_condition(kind::READY, refused, READY).await?;
-        ensure!(said.contains("exceeded quota: no-workload"), "it does not say what refuses: {said}");
+        scene.pipeline.wait_told(kind::READY, refused, READY, "exceeded quota: no-workload").await?;
         assert_state(&scene.pipeline, "apply-refused").await?;
         limit(&scene.namespace, "one-pod", &json!({"pods": "1"})).await?;
         lift(&scene.namespace, "no-workload").await?;
         // After a rejection, the operator retries after minutes; an edit makes it retry at once.
         scene.pipeline.apply(&json!({"replicas": 2, "gateway": {"logLevel": "debug"}})).await?;
         let missing = ("False", reason::PODS_REFUSED);
-        let said = scene.pipeline.wait_condition(kind::READY, missing, READY).await?;
-        ensure!(said.contains("exceeded quota: one-pod"), "it does not say what refuses: {said}");
+        scene.pipeline.wait_told(kind::READY, missing, READY, "exceeded quota: one-pod").await?;
         assert_state(&scene.pipeline, "pods-refused").await?;
         lift(&scene.namespace, "one-pod").await?;
         scene.pipeline.wait_ready(READY).await.map(drop)

@@ -19,9 +19,8 @@ async fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone()
         let second = Pipeline::new(&scene.namespace, second);
         second.apply(&json!({"replicas": 2})).await?;
         let taken = ("False", reason::CONSUMER_GROUP_TAKEN);
-        let said = second.wait_condition(kind::READY, taken, READY).await?;
         let first = format!("{}/traces", scene.namespace.name());
-        ensure!(said.contains(&first), "it does not say who has the group: {said}");
+        second.wait_told(kind::READY, taken, READY, &first).await?;
         assert_state(&second, "group-taken").await?;
         scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
         scene.pipeline.wait_ready(FLOW).await?;
@@ -65,8 +64,7 @@ async fn a_topic_that_lost_partitions_is_waited_for_and_read_once_it_is_meant_so
         let before = scene.pipeline.gateways().uids().await?;
         made_again(scene, 4).await?;
         let lost = ("False", reason::PARTITIONS_LOST);
-        let said = scene.pipeline.wait_condition(kind::READY, lost, READY).await?;
-        ensure!(said.contains("has 4 partitions and had 8"), "it does not say how many: {said}");
+        scene.pipeline.wait_told(kind::READY, lost, READY, "has 4 partitions and had 8").await?;
         assert_state(&scene.pipeline, "partitions-lost").await?;
         began_anew(scene, &before).await?;
         // The gateways run on, with the existing topic.
@@ -154,8 +152,7 @@ async fn never_ran(scene: &Scene) -> Result<()> {
     });
     scene.pipeline.apply(&spec(&no_authority)).await?;
     let failed = ("False", reason::ROLLOUT_FAILED);
-    let said = scene.pipeline.wait_condition(kind::READY, failed, READY).await?;
-    ensure!(said.contains("contains no certificate"), "it does not say what failed: {said}");
+    scene.pipeline.wait_told(kind::READY, failed, READY, "contains no certificate").await?;
     assert_state(&scene.pipeline, "rollout-failed").await?;
     let broken = scene.pipeline.gateways().uids().await?;
     scene.pipeline.apply(&spec(&json!({}))).await?;
@@ -173,13 +170,8 @@ async fn no_image(scene: &Scene) -> Result<()> {
     // Otherwise the operator would first wait for a Job with that image.
     let unmanaged = json!({"sink": {"clickhouse": {"schema": {"management": "None"}}}});
     scene.pipeline.apply(&spec(&merged(&unmanaged, &no_image))).await?;
-    reached(&scene.pipeline, "replicas-not-ready", READY, |status| {
-        status
-            .conditions
-            .iter()
-            .any(|one| one.type_ == kind::READY && one.reason == reason::REPLICAS_NOT_READY)
-    })
-    .await?;
+    let is_waiting = |status: &TracePipelineStatus| has(status, kind::READY, reason::REPLICAS_NOT_READY);
+    reached(&scene.pipeline, "replicas-not-ready", READY, is_waiting).await?;
     let stays: Uids = before.iter().filter(|(name, _)| name.ends_with("-0")).map(own).collect();
     assert_kept(&scene.pipeline, &stays).await?;
     scene.pipeline.apply(&spec(&json!({}))).await?;

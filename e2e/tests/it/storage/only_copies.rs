@@ -4,7 +4,7 @@
 use sluice_crds::status::condition::VOLUMES_DRAINED;
 
 use crate::prelude::*;
-use crate::storage::volumes::claims;
+use crate::storage::volumes::{claims, wait_claims};
 
 /// Partitions: four for each of two gateways.
 const PARTITIONS: i32 = 8;
@@ -70,10 +70,7 @@ async fn taken_away(scene: &Scene) -> Result<()> {
 
 /// A Job inserts the volume's spans, and then the volume is deleted.
 async fn drained(scene: &Scene) -> Result<()> {
-    until("end of the volume without a gateway", FLOW, async || {
-        let left: Vec<String> = claims(scene).await?.into_keys().collect();
-        Ok(Seen::when(left == ["queue-traces-gateway-0"], || format!("{left:?}")))
-    })
-    .await?;
+    let is_first = |left: &Uids| left.keys().eq(["queue-traces-gateway-0"]);
+    wait_claims(scene, "end of the volume without a gateway", FLOW, is_first).await?;
     scene.pipeline.wait_condition(VOLUMES_DRAINED, ("True", "Ok"), FLOW).await.map(drop)
 }

@@ -6,7 +6,7 @@ use crate::deletion::life::{assert_event, scale_by_hand, workload, workload_name
 use crate::operator::told::kubectl;
 use crate::prelude::*;
 use crate::spec::unharmed::assert_kept;
-use crate::storage::volumes::{claims, uids};
+use crate::storage::volumes::{uids, wait_claims};
 
 /// How long the deletion of a pipeline with the policy `Orphan` may take.
 const SOON: Duration = Duration::from_secs(20);
@@ -46,10 +46,9 @@ fn spec() -> Value {
 async fn contested(scene: &Scene) -> Result<()> {
     scale_by_hand(scene, 3).await?;
     let conflict = ("True", reason::SCALING_CONFLICT);
-    let said = scene.pipeline.wait_condition(kind::SCALING_LIMITED, conflict, READY).await?;
-    ensure!(said.contains("kubectl"), "it does not say who has set the number: {said}");
-    let three = |status: &TracePipelineStatus| status.ready_replicas == Some(3);
-    scene.pipeline.wait("with three gateways", READY, three).await?;
+    // It says who has set the number.
+    scene.pipeline.wait_told(kind::SCALING_LIMITED, conflict, READY, "kubectl").await?;
+    scene.pipeline.wait_gateways(3, READY).await?;
     assert_state(&scene.pipeline, "scaling-contested").await?;
     assert_event(scene, reason::SCALING_CONFLICT).await
 }
@@ -60,11 +59,7 @@ async fn given_back(scene: &Scene) -> Result<()> {
     let two = |status: &TracePipelineStatus| (status.replicas, status.ready_replicas) == (Some(2), Some(2));
     scene.pipeline.wait("with two gateways", READY, two).await?;
     scene.pipeline.wait_condition(kind::SCALING_LIMITED, ("False", reason::OK), READY).await?;
-    until("end of the volume of the gateway that left", FLOW, async || {
-        let left: Vec<String> = claims(scene).await?.into_keys().collect();
-        Ok(Seen::when(left.len() == 2, || format!("{left:?}")))
-    })
-    .await
+    wait_claims(scene, "end of the volume of the gateway that left", FLOW, |left| left.len() == 2).await
 }
 
 /// The pipeline is deleted without waiting, and its objects have no owner.

@@ -9,7 +9,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::prelude::*;
 use crate::storage::replaced::class;
-use crate::storage::volumes::uids;
+use crate::storage::volumes::{uids, wait_claims};
 
 /// Spans that are produced while `ClickHouse` is unreachable, so that both gateways hold some.
 const SPANS_AWAY: u64 = 10_000;
@@ -79,23 +79,19 @@ async fn give_up(scene: &Scene, lost: &str) -> Result<()> {
     zone(&nodes, &node, Some("gone")).await?;
     let played = async {
         scene.pipeline.gateways().delete(lost).await?;
-        let words = scene.pipeline.wait_condition("Ready", ("False", "VolumeOutOfReach"), READY).await?;
-        ensure!(words.contains("the operator recreates it at"), "{words}");
+        let lost_reach = ("False", reason::VOLUME_OUT_OF_REACH);
+        scene.pipeline.wait_told(kind::READY, lost_reach, READY, "the operator recreates it at").await?;
         // The inserts of the other gateway fail too; the status reports that after two checks.
         reached(&scene.pipeline, "volume-out-of-reach", READY, |status| {
-            condition(status, kind::SINK_REACHABLE).is_some_and(|one| one.reason == reason::INSERTS_FAILING)
-                && condition(status, kind::READY).is_some_and(|one| one.reason == reason::VOLUME_OUT_OF_REACH)
+            has(status, kind::SINK_REACHABLE, reason::INSERTS_FAILING)
+                && has(status, kind::READY, reason::VOLUME_OUT_OF_REACH)
         })
         .await?;
         let before = uids(scene).await?;
         let claim = format!("queue-{lost}");
         waited_long(scene, lost).await?;
-        until("another claim", READY, async || {
-            let now = uids(scene).await?;
-            let is_new = now.get(&claim).is_some_and(|uid| before.get(&claim) != Some(uid));
-            Ok(Seen::when(is_new, || format!("{now:?}")))
-        })
-        .await
+        let is_new = |now: &Uids| now.get(&claim).is_some_and(|uid| before.get(&claim) != Some(uid));
+        wait_claims(scene, "another claim", READY, is_new).await
     };
     let played = played.await;
     zone(&nodes, &node, Some(&node)).await?;

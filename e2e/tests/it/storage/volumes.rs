@@ -57,8 +57,7 @@ async fn refuse(scene: &Scene) -> Result<()> {
     let (uid, pods) = (workload_uid(scene).await?, scene.pipeline.gateways().uids().await?);
     scene.pipeline.apply(&spec("2Gi", 2)).await?;
     let refused = ("False", "NotExpandable");
-    let message = scene.pipeline.wait_condition(VOLUMES_RESIZED, refused, READY).await?;
-    ensure!(message.contains("queue.size back to 1Gi"), "it does not say what would help: {message}");
+    scene.pipeline.wait_told(VOLUMES_RESIZED, refused, READY, "queue.size back to 1Gi").await?;
     assert_state(&scene.pipeline, "not-expandable").await?;
     ensure!(workload_uid(scene).await? == uid, "the StatefulSet was made again");
     scene.assert_same_gateways(&pods).await?;
@@ -98,9 +97,7 @@ async fn grow_telling(scene: &Scene, look: impl AsyncFnOnce() -> Result<()>) -> 
 async fn told(scene: &Scene) -> Result<()> {
     let grows = |resized: &'static str| {
         move |status: &TracePipelineStatus| {
-            let has =
-                |kind: &str, reason: &str| condition(status, kind).is_some_and(|one| one.reason == reason);
-            has(RECONCILING, RESIZING_VOLUMES) && has(VOLUMES_RESIZED, resized)
+            has(status, RECONCILING, RESIZING_VOLUMES) && has(status, VOLUMES_RESIZED, resized)
         }
     };
     reached(&scene.pipeline, "volumes-growing", READY, grows(RESIZING)).await?;
@@ -125,12 +122,8 @@ async fn wait_for_file_systems(scene: &Scene, wait: bool) -> Result<()> {
 async fn leave_one_behind(scene: &Scene) -> Result<()> {
     scene.pipeline.apply(&spec("2Gi", 1)).await?;
     scene.pipeline.wait_condition(VOLUMES_DRAINED, ("False", "Draining"), DRAINED).await?;
-    until("end of the volume without a gateway", DRAINED, async || {
-        let left = claims(scene).await?;
-        let names: Vec<&String> = left.keys().collect();
-        Ok(Seen::when(names == ["queue-traces-gateway-0"], || format!("{names:?}")))
-    })
-    .await?;
+    let is_first = |left: &Uids| left.keys().eq(["queue-traces-gateway-0"]);
+    wait_claims(scene, "end of the volume without a gateway", DRAINED, is_first).await?;
     scene.pipeline.wait_condition(VOLUMES_DRAINED, ("True", "Ok"), DRAINED).await?;
     // The gateway comes back with a new volume of the new size.
     scene.pipeline.apply(&spec("2Gi", 2)).await?;
@@ -169,6 +162,20 @@ pub async fn claims(scene: &Scene) -> Result<BTreeMap<String, PersistentVolumeCl
 pub async fn uids(scene: &Scene) -> Result<Uids> {
     let claims = claims(scene).await?;
     Ok(claims.into_iter().filter_map(|(name, claim)| Some((name, claim.uid()?))).collect())
+}
+
+/// Waits until the names and UIDs of the claims are as wanted.
+pub async fn wait_claims(
+    scene: &Scene,
+    what: &str,
+    deadline: Duration,
+    wanted: impl Fn(&Uids) -> bool,
+) -> Result<()> {
+    until(what, deadline, async || {
+        let uids = uids(scene).await?;
+        Ok(Seen::when(wanted(&uids), || format!("{uids:?}")))
+    })
+    .await
 }
 
 fn requested(claim: &PersistentVolumeClaim) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use futures::future::try_join_all;
 
-use super::{Other, REACHED, has, nobody};
+use super::{Other, REACHED, nobody};
 use crate::prelude::*;
 
 /// A state, the condition that identifies it, and the condition's reason.

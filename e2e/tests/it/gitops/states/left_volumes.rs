@@ -1,6 +1,6 @@
 //! The volume of a removed gateway. It is not drained while no pod can be made, and not deleted while a policy forbids it.
 
-use super::{REACHED, has};
+use super::REACHED;
 use crate::prelude::*;
 use crate::spec::quotas::{lift, limit};
 

@@ -4,7 +4,7 @@ use e2e_fixtures::local_operator::give_back_definition;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
-use super::{REACHED, has};
+use super::REACHED;
 use crate::prelude::*;
 
 /// The path of the log levels in the definition.
@@ -44,9 +44,5 @@ async fn play(scene: &Scene, cluster: &Cluster) -> Result<()> {
 async fn removed(pipeline: &Pipeline) -> Result<()> {
     let pipelines: Api<TracePipeline> = pipeline.namespace().api();
     pipelines.delete(pipeline.name(), &DeleteParams::default()).await.context("delete the pipeline")?;
-    until("end of the pipeline", REACHED, async || {
-        let left = pipelines.get_metadata_opt(pipeline.name()).await.context("get the pipeline")?;
-        Ok(left.map_or(Seen::Done(()), |left| Seen::NotYet(format!("{:?}", left.metadata))))
-    })
-    .await
+    wait_gone(&pipelines, pipeline.name(), REACHED).await
 }

@@ -2,7 +2,7 @@
 
 use futures::future::try_join_all;
 
-use super::{Other, REACHED, has, nobody};
+use super::{Other, REACHED, nobody};
 use crate::gitops::health::Passing;
 use crate::prelude::*;
 

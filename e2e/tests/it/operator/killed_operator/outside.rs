@@ -104,9 +104,9 @@ async fn scaled_by_hand(lives: &mut Lives<'_>) -> Result<()> {
     let done = async {
         scale_by_hand(scene, 3).await?;
         let conflict = ("True", reason::SCALING_CONFLICT);
-        let said = scene.pipeline.wait_condition(kind::SCALING_LIMITED, conflict, LONGEST).await?;
-        ensure!(said.contains("kubectl"), "it does not say who has set the number: {said}");
-        wait_ready(scene, 3).await?;
+        // It says who has set the number.
+        scene.pipeline.wait_told(kind::SCALING_LIMITED, conflict, LONGEST, "kubectl").await?;
+        scene.pipeline.wait_gateways(3, LONGEST).await?;
         wait_whole(scene, 3).await
     };
     lives.act("scaled by hand", done).await?.ensure_pods(&[1, 1, 1])
@@ -128,7 +128,7 @@ async fn left_alone(lives: &mut Lives<'_>) -> Result<()> {
         deleted.context("delete the Service")?;
         scale_by_hand(scene, 1).await?;
         wait_pods(scene, &[&stays]).await?;
-        wait_ready(scene, 1).await?;
+        scene.pipeline.wait_gateways(1, LONGEST).await?;
         let left = objects(scene).await?;
         ensure!(!left.contains(&service), "the Service was made again: {left:?}");
         Ok(())
@@ -222,9 +222,4 @@ async fn reads_on(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
     own.clickhouse.open(true);
     let spec = of_other_class(&json!({}));
     lives.act("made again", complete(scene, &spec)).await?.ensure_pods(&[1, 1])
-}
-
-async fn wait_ready(scene: &Scene, replicas: u32) -> Result<()> {
-    let is_so = |status: &TracePipelineStatus| status.ready_replicas == Some(replicas);
-    scene.pipeline.wait(&format!("with {replicas} ready gateways"), LONGEST, is_so).await.map(drop)
 }

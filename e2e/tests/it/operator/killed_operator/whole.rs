@@ -62,11 +62,8 @@ fn is_complete(status: &TracePipelineStatus, replicas: u32) -> bool {
 
 /// Waits until these are the only pods of the gateways; a terminating pod counts too.
 pub async fn wait_pods(scene: &Scene, names: &[&str]) -> Result<()> {
-    until(&format!("pods {names:?} and no other"), LONGEST, async || {
-        let found: Vec<String> = scene.pipeline.gateways().uids().await?.into_keys().collect();
-        Ok(Seen::when(found == names, || format!("{found:?}")))
-    })
-    .await
+    let what = format!("pods {names:?} and no other");
+    scene.pipeline.gateways().wait(&what, LONGEST, |found| found.keys().eq(names)).await
 }
 
 #[test]

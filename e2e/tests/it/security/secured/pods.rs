@@ -149,12 +149,12 @@ async fn away(scene: &Scene, own: &Own) -> Result<()> {
 }
 
 fn says(reason: &str) -> impl Fn(&TracePipelineStatus) -> bool {
-    move |status| condition(status, kind::SOURCE_REACHABLE).is_some_and(|one| one.reason == reason)
+    move |status| has(status, kind::SOURCE_REACHABLE, reason)
 }
 
 /// The Job made the table through the front: the spec has no other address.
 async fn made_by_job(scene: &Scene) -> Result<()> {
-    let status = scene.pipeline.get().await?.status.context("no status")?;
+    let status = scene.pipeline.status().await?;
     let found = condition(&status, kind::SCHEMA_READY).context("nothing is said of the table")?;
     ensure!((found.status.as_str(), found.reason.as_str()) == ("True", reason::OK), "{}", found.message);
     let of_pipeline = format!("{INSTANCE}={}", scene.pipeline.name());
