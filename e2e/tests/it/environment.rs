@@ -143,8 +143,8 @@ pub async fn servers() -> Result<Servers> {
 }
 
 /// Runs work that blocks its thread for seconds, outside of the runtime's threads.
-pub async fn blocking(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
-    tokio::task::spawn_blocking(work).await.context("a thread that drives the stack ended")?
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.context("a thread that blocks for the test ended")?
 }
 
 /// The server for this machine, and for pods. The URL of a given server contains user and password.

@@ -6,7 +6,6 @@ use e2e_stack::kubernetes::NODE_ADDRESS;
 use e2e_stack::paths::{Paths, remove_folder};
 use e2e_stack::process::{Port, Signal};
 
-use crate::environment::blocking;
 use crate::prelude::*;
 
 /// The broker. It is killed when dropped.

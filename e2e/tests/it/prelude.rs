@@ -21,7 +21,7 @@ pub use serde_json::{Value, json};
 pub use sluice_crds::status::{condition as kind, reason};
 pub use sluice_crds::{DrainState, RolloutState, TracePipeline, TracePipelineStatus};
 
-pub use crate::environment::READY;
+pub use crate::environment::{READY, blocking};
 pub use crate::gitops::health::{assert_state, reached};
 pub(crate) use crate::scene;
 pub use crate::scene::{FEW_BETWEEN, FEW_PER_SECOND, FLOW, PATIENCE, SPANS_BETWEEN, SPANS_PER_SECOND};

@@ -4,7 +4,7 @@ mod passing;
 
 use e2e::gitops::{self, states};
 use e2e_stack::paths;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::DynamicObject;
 
 pub use passing::Passing;
 
@@ -61,8 +61,7 @@ async fn seen_as_meant(pipeline: &Pipeline, name: &str, live: Value) -> Result<(
     }
     let (argo, kstatus) = states::meant(name)?;
     let status = live["status"].clone();
-    let seen =
-        tokio::task::spawn_blocking(move || gitops::health(&[live])).await.context("ask gitopscheck")??;
+    let seen = blocking(move || gitops::health(&[live])).await?;
     let seen = seen.first().context("no answer")?;
     ensure!(
         seen.argo == argo && seen.kstatus == kstatus,
@@ -78,16 +77,13 @@ async fn live(pipeline: &Pipeline) -> Result<Value> {
 
 /// Pipelines as the API server returns them, independent of our types.
 fn api(pipeline: &Pipeline) -> Api<DynamicObject> {
-    let namespace = pipeline.namespace();
-    let kind = ApiResource::erase::<TracePipeline>(&());
-    Api::namespaced_with(namespace.cluster().client(), namespace.name(), &kind)
+    pipeline.namespace().dynamic::<TracePipeline>()
 }
 
 /// Checks that a sync of the applied manifests would change nothing.
 pub async fn assert_in_sync(kubeconfig: PathBuf, manifests: Vec<Value>) -> Result<()> {
     let count = manifests.len();
-    let found = tokio::task::spawn_blocking(move || gitops::differences(&kubeconfig, &manifests)).await;
-    let found = found.context("ask gitopscheck")??;
+    let found = blocking(move || gitops::differences(&kubeconfig, &manifests)).await?;
     let words: Vec<String> = found.iter().filter_map(gitops::Difference::words).collect();
     ensure!(words.is_empty(), "of {count} objects:\n{}", words.join("\n"));
     Ok(())

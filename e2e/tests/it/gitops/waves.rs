@@ -173,7 +173,5 @@ async fn sync(scene: &Scene, change: &Value, limit: Limit) -> Result<Operation> 
 
 async fn sync_all(scene: &Scene, manifests: Vec<Value>, limit: Limit) -> Result<Operation> {
     let (kubeconfig, namespace) = (scene.environment.kubeconfig()?, scene.namespace.name().to_owned());
-    tokio::task::spawn_blocking(move || gitops::sync(&kubeconfig, &namespace, &manifests, limit))
-        .await
-        .context("ask gitopscheck")?
+    blocking(move || gitops::sync(&kubeconfig, &namespace, &manifests, limit)).await
 }

@@ -271,7 +271,7 @@ impl Release<'_> {
     }
 
     async fn helm(&self, words: &[&str], values: &[&str]) -> Result<String> {
-        let mut helm = command(tokio::task::spawn_blocking(helm::path).await.context("find helm")??);
+        let mut helm = command(blocking(helm::path).await?);
         helm.current_dir(paths::workspace()).env("KUBECONFIG", &self.target.kubeconfig);
         helm.args(words).args(["--namespace", self.namespace.name()]);
         let how = |value: &str| match value {
@@ -282,8 +282,7 @@ impl Release<'_> {
             _ => "--set",
         };
         helm.args(values.iter().flat_map(|value| [how(value), value]));
-        let ran = tokio::task::spawn_blocking(move || output(&mut helm)).await;
-        ran.context("the thread that runs helm ended")?
+        blocking(move || output(&mut helm)).await
     }
 
     /// UID and generation of the gateways' `StatefulSet`.

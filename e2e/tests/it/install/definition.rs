@@ -1,8 +1,10 @@
 //! The definition of `TracePipeline` and its rules on a real API server: the server drops no field, and every rule accepts and rejects what
 //! it should. Nothing is stored: every request is a dry run.
 
+use e2e_fixtures::cluster::kind_of;
 use e2e_stack::TargetArgs;
-use kube::api::{ApiResource, DynamicObject};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::DynamicObject;
 use sluice_crds::TraceConnection;
 
 /// The cases of the tests without a server.
@@ -13,6 +15,7 @@ use cases::connections::{CONNECTION_CHANGES, CONNECTIONS};
 use cases::{AFTER_ENQUEUE, CHANGES, REPLICAS, value_cases};
 
 use crate::prelude::*;
+use crate::turns::Turn;
 
 /// A namespace that every cluster has; nothing is created in it.
 const NAMESPACE: &str = "default";
@@ -33,12 +36,11 @@ const UNAVAILABLE: [&[&str]; 2] = [
     &["0", "1001", r#""0%""#, r#""101%""#, r#""10""#, "1.5", "true"],
 ];
 
-async fn cluster() -> Result<Cluster> {
-    Cluster::connect(&TargetArgs::from_environment().target()?.resolve()?.kubeconfig).await
-}
-
-fn pipelines(cluster: &Cluster) -> Api<DynamicObject> {
-    Api::namespaced_with(cluster.client(), NAMESPACE, &ApiResource::erase::<TracePipeline>(&()))
+/// The cluster, and the right to use it.
+async fn begin() -> Result<(Cluster, Turn)> {
+    let turn = Uses::Servers.turn().await?;
+    let target = TargetArgs::from_environment().target()?.resolve()?;
+    Ok((Cluster::connect(&target.kubeconfig).await?, turn))
 }
 
 fn read(text: &str) -> Result<Value> {
@@ -64,12 +66,9 @@ pub fn samples() -> Result<Vec<(String, String)>> {
 /// Argo CD compares in this way, and would show a resource that differs as out of sync forever.
 #[tokio::test]
 async fn the_definitions_come_back_from_the_server_as_they_were_sent() -> Result<()> {
-    let _turn = Uses::Servers.turn().await?;
-    let cluster = cluster().await?;
-    let kind: ApiResource = ApiResource::erase::<
-        k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-    >(&());
-    let definitions: Api<DynamicObject> = Api::all_with(cluster.client(), &kind);
+    let (cluster, _turn) = begin().await?;
+    let definitions: Api<DynamicObject> =
+        Api::all_with(cluster.client(), &kind_of::<CustomResourceDefinition>());
     let how = PatchParams { dry_run: true, ..PatchParams::apply(MANAGER).force() };
     for text in DEFINITIONS {
         let sent = read(text)?;
@@ -84,8 +83,7 @@ async fn the_definitions_come_back_from_the_server_as_they_were_sent() -> Result
 
 #[tokio::test]
 async fn a_pipeline_comes_back_from_the_server_as_it_was_sent() -> Result<()> {
-    let _turn = Uses::Servers.turn().await?;
-    let cluster = cluster().await?;
+    let (cluster, _turn) = begin().await?;
     // The server fills in the same defaults as our types.
     for (name, text) in samples()? {
         let typed: TracePipeline =
@@ -100,8 +98,7 @@ async fn a_pipeline_comes_back_from_the_server_as_it_was_sent() -> Result<()> {
 
 #[tokio::test]
 async fn every_rule_takes_and_refuses_on_the_server_what_it_should() -> Result<()> {
-    let _turn = Uses::Servers.turn().await?;
-    let cluster = cluster().await?;
+    let (cluster, _turn) = begin().await?;
     let mut wrong = Vec::new();
     for case in value_cases() {
         let taken = case.taken.iter().map(|value| (value, ""));
@@ -139,17 +136,11 @@ async fn every_rule_takes_and_refuses_on_the_server_what_it_should() -> Result<(
 /// The connection of the sample, which the server returns unchanged; then with other values.
 #[tokio::test]
 async fn every_rule_of_a_connection_takes_and_refuses_on_the_server_what_it_should() -> Result<()> {
-    let _turn = Uses::Servers.turn().await?;
-    let cluster = cluster().await?;
-    let connections: Api<DynamicObject> = connections(&cluster, NAMESPACE);
-    let how = PostParams { dry_run: true, ..PostParams::default() };
-    let create = async |object: &Value| {
-        let object = serde_json::from_value(object.clone()).context("describe a connection")?;
-        told(connections.create(&how, &object).await)
-    };
-    let back = create(&connection(NAMESPACE, "/spec/kafka", None)?).await?.map_err(anyhow::Error::msg)?;
-    let differences =
-        differences(&connection(NAMESPACE, "/spec/kafka", None)?["spec"], &back["spec"], "spec");
+    let (cluster, _turn) = begin().await?;
+    let connections = Namespace::named(&cluster, NAMESPACE).dynamic::<TraceConnection>();
+    let sample = connection(NAMESPACE, "/spec/kafka", None)?;
+    let back = tried(&connections, &sample).await?.map_err(anyhow::Error::msg)?;
+    let differences = differences(&sample["spec"], &back["spec"], "spec");
     ensure!(differences.is_empty(), "{}", differences.join("\n"));
     let mut wrong = Vec::new();
     for case in CONNECTIONS {
@@ -161,15 +152,16 @@ async fn every_rule_of_a_connection_takes_and_refuses_on_the_server_what_it_shou
                 // This field requires https.
                 object["spec"]["clickhouse"]["tls"].take();
             }
-            judge(&mut wrong, &format!("{} {value}", case.pointer), &create(&object).await?, message);
+            judge(
+                &mut wrong,
+                &format!("{} {value}", case.pointer),
+                &tried(&connections, &object).await?,
+                message,
+            );
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
-}
-
-fn connections(cluster: &Cluster, namespace: &str) -> Api<DynamicObject> {
-    Api::namespaced_with(cluster.client(), namespace, &ApiResource::erase::<TraceConnection>(&()))
 }
 
 /// The sample's connection in this namespace, with one value in it.
@@ -187,17 +179,15 @@ fn connection(namespace: &str, pointer: &str, value: Option<&str>) -> Result<Val
 /// Rules about a change need an existing object: one pipeline, in its own namespace.
 #[tokio::test]
 async fn every_rule_about_a_change_sees_it_on_the_server() -> Result<()> {
-    let _turn = Uses::Servers.turn().await?;
-    let cluster = cluster().await?;
+    let (cluster, _turn) = begin().await?;
     let name = format!("e2e-definition-{:x}", std::process::id());
     let namespace = Namespace::create(&cluster, &name).await?;
-    let tried = changes(&cluster, &namespace).await;
+    let tried = changes(&namespace).await;
     namespace.delete().await.and(tried)
 }
 
-async fn changes(cluster: &Cluster, namespace: &Namespace) -> Result<()> {
-    let resource = ApiResource::erase::<TracePipeline>(&());
-    let pipelines: Api<DynamicObject> = Api::namespaced_with(cluster.client(), namespace.name(), &resource);
+async fn changes(namespace: &Namespace) -> Result<()> {
+    let pipelines = namespace.dynamic::<TracePipeline>();
     let mut wrong = Vec::new();
     for (number, (pointer, from, to, is_taken, message)) in CHANGES.iter().enumerate() {
         // An operator may manage it: without Kafka, it makes nothing.
@@ -214,13 +204,13 @@ async fn changes(cluster: &Cluster, namespace: &Namespace) -> Result<()> {
         let message = if *is_taken { "" } else { message };
         judge(&mut wrong, &format!("{pointer} {from} -> {to}"), &answer, message);
     }
-    connection_changes(cluster, namespace, &mut wrong).await?;
+    connection_changes(namespace, &mut wrong).await?;
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }
 
-async fn connection_changes(cluster: &Cluster, namespace: &Namespace, wrong: &mut Vec<String>) -> Result<()> {
-    let connections = connections(cluster, namespace.name());
+async fn connection_changes(namespace: &Namespace, wrong: &mut Vec<String>) -> Result<()> {
+    let connections = namespace.dynamic::<TraceConnection>();
     for (number, (from, to, is_taken, message)) in CONNECTION_CHANGES.iter().enumerate() {
         let named = |value| -> Result<Value> {
             let mut object = connection(namespace.name(), "/spec/clickhouse", Some(value))?;
@@ -257,9 +247,14 @@ fn with(pointer: &str, value: &str) -> Result<Value> {
 /// The object that the server would store, or its message if it rejects it.
 async fn create(cluster: &Cluster, object: &Value) -> Result<Result<Value, String>> {
     let here = merged(object, &json!({"metadata": {"namespace": NAMESPACE}}));
+    tried(&Namespace::named(cluster, NAMESPACE).dynamic::<TracePipeline>(), &here).await
+}
+
+/// A dry run of the creation.
+async fn tried(api: &Api<DynamicObject>, object: &Value) -> Result<Result<Value, String>> {
     let how = PostParams { dry_run: true, ..PostParams::default() };
-    let object = serde_json::from_value(here).context("describe a pipeline")?;
-    told(pipelines(cluster).create(&how, &object).await)
+    let object = serde_json::from_value(object.clone()).context("describe an object")?;
+    told(api.create(&how, &object).await)
 }
 
 fn told(answer: kube::Result<DynamicObject>) -> Result<Result<Value, String>> {

@@ -20,13 +20,21 @@ const CONNECTED: &str = "config/samples/traceconnection.yaml";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_sample_is_taken_and_says_what_it_lacks() -> Result<()> {
+    in_namespace("samples", async |namespace| {
+        let applied = apply_all(namespace).await;
+        applied.and(policies::keep_volumes(namespace).await)
+    })
+    .await
+}
+
+/// Runs `body` in a namespace of the test's own, and removes it.
+async fn in_namespace(test: &str, body: impl AsyncFnOnce(&Namespace) -> Result<()>) -> Result<()> {
     let _turn = Uses::Servers.turn().await?;
     let environment = Environment::resolve().await?;
-    let name = format!("e2e-samples-{:x}", std::process::id());
+    let name = format!("e2e-{test}-{:x}", std::process::id());
     let namespace = Namespace::create(&environment.cluster, &name).await?;
-    let applied = apply_all(&namespace).await;
-    let kept = policies::keep_volumes(&namespace).await;
-    namespace.delete().await.and(applied).and(kept)
+    let played = Box::pin(body(&namespace)).await;
+    namespace.delete().await.and(played)
 }
 
 async fn apply_all(namespace: &Namespace) -> Result<()> {
@@ -55,12 +63,7 @@ async fn apply_all(namespace: &Namespace) -> Result<()> {
 /// Two pipelines share a connection, without its Secrets: both report which one is missing, and the connection counts them.
 #[tokio::test]
 async fn pipelines_of_the_sample_share_its_connection() -> Result<()> {
-    let _turn = Uses::Servers.turn().await?;
-    let environment = Environment::resolve().await?;
-    let name = format!("e2e-sample-connection-{:x}", std::process::id());
-    let namespace = Namespace::create(&environment.cluster, &name).await?;
-    let applied = apply_connected(&namespace).await;
-    namespace.delete().await.and(applied)
+    in_namespace("sample-connection", apply_connected).await
 }
 
 async fn apply_connected(namespace: &Namespace) -> Result<()> {
@@ -180,15 +183,12 @@ fn a_sample_must_name_what_it_lacks_and_be_false() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_stands_beside_a_pipeline_is_taken_by_the_definitions_of_those_who_make_it() -> Result<()> {
-    let _turn = Uses::Servers.turn().await?;
-    let environment = Environment::resolve().await?;
-    let strimzi = tokio::task::spawn_blocking(definitions::strimzi).await;
-    let mut definitions = strimzi.context("the thread that asks Strimzi's classes ended")??;
-    definitions.push(clickhouse_installation());
-    let name = format!("e2e-beside-{:x}", std::process::id());
-    let namespace = Namespace::create(&environment.cluster, &name).await?;
-    let applied = with_definitions(&environment.cluster, &definitions, apply_beside(&namespace)).await;
-    namespace.delete().await.and(applied)
+    in_namespace("beside", async |namespace| {
+        let mut definitions = blocking(definitions::strimzi).await?;
+        definitions.push(clickhouse_installation());
+        with_definitions(namespace.cluster(), &definitions, apply_beside(namespace)).await
+    })
+    .await
 }
 
 async fn apply_beside(namespace: &Namespace) -> Result<()> {

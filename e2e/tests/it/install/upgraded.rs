@@ -104,12 +104,12 @@ async fn follows(scene: &Scene, images: &Images) -> Result<()> {
 async fn next_image(scene: &Scene) -> Result<String> {
     let store = scene.environment.images()?;
     let program = gateway_program();
-    let given = tokio::task::spawn_blocking(move || {
+    blocking(move || {
         let image = archives::build_image("gateway-next", &program)?;
         archives::load(&image, &store)?;
-        anyhow::Ok(image.reference)
-    });
-    given.await.context("the thread that builds the image ended")?
+        Ok(image.reference)
+    })
+    .await
 }
 
 /// The images of the gateways that are there.
@@ -131,6 +131,5 @@ async fn wait_told(scene: &Scene, default: &str) -> Result<()> {
 
 async fn install(scene: &Scene, images: &Images) -> Result<()> {
     let (kubeconfig, images) = (scene.environment.kubeconfig()?, images.clone());
-    let installed = tokio::task::spawn_blocking(move || install::operator(&kubeconfig, &images)).await;
-    installed.context("the thread that runs helm ended")?
+    blocking(move || install::operator(&kubeconfig, &images)).await
 }

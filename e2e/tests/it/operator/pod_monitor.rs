@@ -15,10 +15,8 @@ const DEFINITION: &str = "podmonitors.monitoring.coreos.com";
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "group operator"]
 async fn a_pod_monitor_is_made_where_the_cluster_knows_the_kind_and_goes_with_its_switch() -> Result<()> {
-    let all = tokio::task::spawn_blocking(definitions::monitoring).await;
-    let all = all.context("the thread that asks Go ended")??;
-    let of_pods: Vec<Value> =
-        all.into_iter().filter(|one| one["spec"]["names"]["kind"] == "PodMonitor").collect();
+    let all = blocking(definitions::monitoring).await?.into_iter();
+    let of_pods: Vec<Value> = all.filter(|one| one["spec"]["names"]["kind"] == "PodMonitor").collect();
     ensure!(of_pods.len() == 1, "{} definitions of PodMonitor", of_pods.len());
     scene::run("a_pod_monitor", Uses::ServersAlone, 4, async |scene: &mut Scene| {
         let cluster = scene.environment.cluster.clone();

@@ -4,7 +4,6 @@
 use e2e_stack::kubernetes;
 use e2e_stack::paths::Paths;
 use tokio::process::Command;
-use tokio::task::spawn_blocking;
 
 use crate::prelude::*;
 
@@ -113,8 +112,8 @@ fn a_table_is_cut_at_its_heads() {
 
 /// Runs kubectl as a user would, in the namespace of the scene; returns what it prints.
 pub async fn kubectl(scene: &Scene, words: &[&str]) -> Result<String> {
-    let programs = spawn_blocking(|| kubernetes::programs::build(&Paths::from_environment()?));
-    let ran = Command::new(programs.await.context("find kubectl")??.join("kubectl"))
+    let programs = blocking(|| kubernetes::programs::build(&Paths::from_environment()?)).await?;
+    let ran = Command::new(programs.join("kubectl"))
         .arg("--kubeconfig")
         .arg(scene.environment.kubeconfig()?)
         .args(["--namespace", scene.namespace.name()])

@@ -188,7 +188,7 @@ impl Secured {
 async fn problems(program: &Path, config: &Path) -> Result<Vec<String>> {
     let mut check = Command::new(program);
     check.args(["check", "--json", "--config"]).arg(config);
-    let ended = tokio::task::spawn_blocking(move || check.output()).await?.context("run the check")?;
+    let ended = blocking(move || check.output().context("run the check")).await?;
     let found: Value = serde_json::from_slice(&ended.stdout)
         .with_context(|| format!("understand the check: {}", String::from_utf8_lossy(&ended.stderr)))?;
     let problems: Vec<String> = serde_json::from_value(found["problems"].clone())?;

@@ -1,10 +1,9 @@
 //! Specs that cannot be carried out: each causes a condition or a rejection that says what to do, and works after the correction.
 
-use e2e_fixtures::local_volumes::provide_also;
 use e2e_fixtures::spans::Numbers;
 
 use crate::prelude::*;
-use crate::storage::replaced;
+use crate::storage::replaced::with_class;
 use crate::storage::volumes;
 
 /// Waits for the condition; its message and that of Ready must contain `word`.
@@ -115,23 +114,14 @@ async fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
     scene::run("an_unknown_storage_class_is", Uses::Servers, 4, async |scene: &mut Scene| {
         // This class of volumes exists only on the local stack.
         scene.environment.local_clickhouse_only()?;
-        let (cluster, unknown) = (scene.namespace.cluster().clone(), scene.namespace.name().to_owned());
-        let played = async {
-            scene.apply_credentials().await?;
-            scene.pipeline.apply(&json!({"queue": {"storageClassName": unknown}})).await?;
-            expect_condition(scene, kind::READY, reason::STORAGE_CLASS_MISSING, &unknown).await?;
-            assert_state(&scene.pipeline, "storage-class-missing").await?;
-            let claims = volumes::claims(scene).await?;
-            ensure!(claims.is_empty(), "claims of a class that does not exist: {claims:?}");
-            cluster.apply(&replaced::class(&unknown)).await?;
-            tokio::select! {
-                mended = expect_mended(scene) => mended,
-                ended = provide_also(cluster.client(), &unknown) => bail!("the provisioner has ended: {ended:?}"),
-            }
-        };
-        let played = played.await;
-        // The class is not namespaced, so it is deleted here.
-        played.and(cluster.delete(&replaced::class(&unknown)).await)
+        let unknown = scene.namespace.name().to_owned();
+        scene.apply_credentials().await?;
+        scene.pipeline.apply(&json!({"queue": {"storageClassName": unknown}})).await?;
+        expect_condition(scene, kind::READY, reason::STORAGE_CLASS_MISSING, &unknown).await?;
+        assert_state(&scene.pipeline, "storage-class-missing").await?;
+        let claims = volumes::claims(scene).await?;
+        ensure!(claims.is_empty(), "claims of a class that does not exist: {claims:?}");
+        with_class(scene.namespace.cluster(), (&unknown, None), Box::pin(expect_mended(scene))).await
     })
     .await
 }

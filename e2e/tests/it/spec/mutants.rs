@@ -215,9 +215,7 @@ impl Ground<'_> {
     }
 
     async fn pipelines(&self) -> Result<BTreeMap<String, DynamicObject>> {
-        let resource = kube::api::ApiResource::erase::<TracePipeline>(&());
-        let client = self.namespace.cluster().client();
-        let api: Api<DynamicObject> = Api::namespaced_with(client, self.namespace.name(), &resource);
+        let api = self.namespace.dynamic::<TracePipeline>();
         let listed = api.list(&ListParams::default()).await.context("list the pipelines")?;
         Ok(listed.into_iter().map(|pipeline| (pipeline.name_any(), pipeline)).collect())
     }

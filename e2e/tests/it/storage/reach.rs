@@ -3,12 +3,11 @@
 //!
 //! The zone is this test's own: a label of the node to which only this test's class of volumes is bound.
 
-use e2e_fixtures::local_volumes::provide_zoned;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::prelude::*;
-use crate::storage::replaced::class;
+use crate::storage::replaced::with_class;
 use crate::storage::volumes::{uids, wait_claims};
 
 /// Spans that are produced while `ClickHouse` is unreachable, so that both gateways hold some.
@@ -30,17 +29,10 @@ async fn a_volume_whose_zone_is_gone_is_made_anew_and_nothing_is_lost() -> Resul
         let front = scene.front().await?;
         let cluster = scene.namespace.cluster().clone();
         let nodes: Api<Node> = Api::all(cluster.client());
-        // An interrupted run may have left it.
-        cluster.delete(&class(ZONED_CLASS)).await?;
-        cluster.apply(&class(ZONED_CLASS)).await?;
         for node in nodes.list(&ListParams::default()).await.context("list nodes")? {
             zone(&nodes, &node.name_any(), Some(&node.name_any())).await?;
         }
-        let played = tokio::select! {
-            played = play(scene, &front) => played,
-            ended = provide_zoned(cluster.client(), ZONED_CLASS, ZONE) => bail!("the provisioner has ended: {ended:?}"),
-        };
-        played.and(cluster.delete(&class(ZONED_CLASS)).await)?;
+        with_class(&cluster, (ZONED_CLASS, Some(ZONE)), Box::pin(play(scene, &front))).await?;
         // Its volumes need their zone until the pipeline is deleted.
         scene.pipeline.delete(READY).await?;
         for node in nodes.list(&ListParams::default()).await.context("list nodes")? {

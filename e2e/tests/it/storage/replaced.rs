@@ -1,7 +1,7 @@
 //! Queue volumes become smaller and get another storage class in one edit: each gateway in turn is drained and made again with a new
 //! volume. Numbered spans flow the whole time: none is lost, none doubled.
 
-use e2e_fixtures::local_volumes::provide_also;
+use e2e_fixtures::local_volumes::{provide_also, provide_zoned};
 use e2e_stack::kubernetes::volumes::PROVISIONER;
 use sluice_crds::status::condition::{RECONCILING, VOLUMES_RESIZED};
 use sluice_crds::status::reason::{REPLACING, RESIZING_VOLUMES};
@@ -20,11 +20,9 @@ async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_on
     scene::run("replaced", Uses::Servers, 4, async |scene: &mut Scene| {
         // Volumes of the other class exist only on the local stack.
         scene.environment.local_clickhouse_only()?;
-        let cluster = scene.namespace.cluster().clone();
         // An interrupted run may have left it.
-        cluster.delete(&class(OTHER_CLASS)).await?;
-        let played = play(scene).await;
-        played.and(cluster.delete(&class(OTHER_CLASS)).await)
+        scene.namespace.cluster().delete(&class(OTHER_CLASS)).await?;
+        play(scene).await
     })
     .await
 }
@@ -34,13 +32,11 @@ async fn play(scene: &Scene) -> Result<()> {
     let load = scene.load(FEW_PER_SECOND);
     scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
     missing(scene).await?;
-    scene.namespace.cluster().apply(&class(OTHER_CLASS)).await?;
-    let client = scene.namespace.cluster().client();
-    tokio::select! {
-        replaced = async { tokio::try_join!(replace(scene), told(scene)) } => replaced.map(drop)?,
-        ended = provide_also(client, OTHER_CLASS) => bail!("the provisioner has ended: {ended:?}"),
-    }
-    scene.end(load).await
+    let replaced = async {
+        tokio::try_join!(replace(scene), told(scene))?;
+        scene.end(load).await
+    };
+    with_class(scene.namespace.cluster(), (OTHER_CLASS, None), Box::pin(replaced)).await
 }
 
 fn spec(size: &str, class: Option<&str>) -> Value {
@@ -115,8 +111,31 @@ fn described(claim: &PersistentVolumeClaim) -> Option<(&str, &str, bool)> {
     Some((spec.storage_class_name.as_deref()?, size, phase == Some("Bound")))
 }
 
-/// A class of the local stack's volumes, which [`provide_also`] makes.
-pub fn class(name: &str) -> Value {
+/// Awaits `body` while there is this class of the local stack's volumes, which this process makes. Each volume is bound to the node, or to
+/// this label of it.
+pub async fn with_class(
+    cluster: &Cluster,
+    (name, zone): (&str, Option<&'static str>),
+    body: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    // An interrupted run may have left it.
+    cluster.delete(&class(name)).await?;
+    cluster.apply(&class(name)).await?;
+    let provided = async {
+        match zone {
+            Some(zone) => provide_zoned(cluster.client(), name, zone).await,
+            None => provide_also(cluster.client(), name).await,
+        }
+    };
+    let played = tokio::select! {
+        played = body => played,
+        ended = provided => Err(anyhow!("the provisioner has ended: {ended:?}")),
+    };
+    // The class is not namespaced, so it is deleted here.
+    played.and(cluster.delete(&class(name)).await)
+}
+
+fn class(name: &str) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
         "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer",

@@ -61,8 +61,7 @@ const KUBERNETES_OWN: &str = "ConfigMap kube-root-ca.crt";
 #[ignore = "group chart"]
 async fn with_everything_on_a_sync_of_the_chart_changes_nothing_and_an_uninstall_leaves_what_it_names()
 -> Result<()> {
-    let monitoring = tokio::task::spawn_blocking(definitions::monitoring).await;
-    let monitoring = monitoring.context("the thread that asks Go ended")??;
+    let monitoring = blocking(definitions::monitoring).await?;
     with_release("everything", async |release| {
         let lived = async {
             let lived = release.everything().await;

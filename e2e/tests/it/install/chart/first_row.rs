@@ -11,7 +11,6 @@ use e2e_stack::publish::{self, PublishArgs};
 use e2e_stack::{clickhouse, helm, kubernetes};
 
 use super::{RELEASE, Release, with_release};
-use crate::environment::blocking;
 use crate::prelude::*;
 
 /// Largest number of commands from `helm install` to the first row: as few as a new user should need.

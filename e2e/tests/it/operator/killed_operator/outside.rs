@@ -6,8 +6,6 @@
 //! Job, place and owner are those of [`super`]. Limits: the servers are this test's own, behind fronts that can make them unreachable; this
 //! process makes the volumes of the other class.
 
-use e2e_fixtures::local_volumes::provide_also;
-
 use super::lives::Lives;
 use super::whole::{complete, objects, wait_complete, wait_pods, wait_whole};
 use super::{LONGEST, PARTITIONS, ROWS_BEFORE, volumes_replaced};
@@ -16,7 +14,7 @@ use crate::environment::while_operator_rests;
 use crate::prelude::*;
 use crate::security::secured::pods::Own;
 use crate::storage::orphaned::owners;
-use crate::storage::replaced::class;
+use crate::storage::replaced::with_class;
 use crate::storage::volumes::{self, claims, uids};
 
 const OTHER_CLASS: &str = "e2e-killed";
@@ -36,22 +34,11 @@ async fn an_operator_that_dies_of_every_write_finishes_what_comes_from_outside()
     scene::run("killed_operator_outside", Uses::OwnOperator, PARTITIONS, async |scene: &mut Scene| {
         let own = Own::start(scene).await?;
         let cluster = scene.environment.cluster.clone();
-        // An interrupted run may have left it.
-        cluster.delete(&class(OTHER_CLASS)).await?;
-        cluster.apply(&class(OTHER_CLASS)).await?;
-        let played = while_operator_rests(&cluster, Box::pin(provided(&cluster, play(scene, &own)))).await;
-        played.and(cluster.delete(&class(OTHER_CLASS)).await)?;
+        let played = while_operator_rests(&cluster, Box::pin(play(scene, &own)));
+        with_class(&cluster, (OTHER_CLASS, None), played).await?;
         own.remove()
     })
     .await
-}
-
-/// Awaits `body` while this process makes volumes of the other class.
-async fn provided(cluster: &Cluster, body: impl Future<Output = Result<()>>) -> Result<()> {
-    tokio::select! {
-        played = body => played,
-        ended = provide_also(cluster.client(), OTHER_CLASS) => bail!("the provisioner has ended: {ended:?}"),
-    }
 }
 
 async fn play(scene: &Scene, own: &Own) -> Result<()> {
