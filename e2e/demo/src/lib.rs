@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::Parser;
 use serde_json::{Value, json};
 use sluice_crds::{ClickHouseSink, TracePipeline};
 
@@ -45,8 +45,9 @@ const PARTITIONS: i32 = 8;
 /// Longest time from the sample to ready gateways: images are loaded, so that it is volumes, one Job and two pods.
 const READY_DEADLINE: Duration = Duration::from_mins(3);
 
-/// Arguments of the demo.
-#[derive(Args, Clone, Debug)]
+/// Everything from nothing to an answered query; stays up until Ctrl-C
+#[derive(Parser, Clone, Debug)]
+#[command(version)]
 pub struct DemoArgs {
     /// Spans to produce
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -106,7 +107,8 @@ async fn show(args: &DemoArgs, resolved: &Resolved) -> anyhow::Result<Verdict> {
 
     let cluster = Cluster::connect(&resolved.kubeconfig).await?;
     let namespace = Namespace::create(&cluster, NAMESPACE).await?;
-    let topic = watch::topic(&resolved.kafka.host, &topic, PARTITIONS).await?;
+    let topic = Topic::ensure(&resolved.kafka.host, &topic, PARTITIONS).await?;
+    say::progress("kafka", &format!("topic {} with {} partitions", topic.name(), topic.partitions()));
     let secret = field(&sample, "/spec/sink/clickhouse/credentials/secretRef/name")?;
     let (user, password) = look::gateway_user(resolved)?;
     namespace.apply_credentials(&secret, &user, &password).await?;

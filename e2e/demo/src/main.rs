@@ -2,20 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::Parser as _;
 use e2e_demo::DemoArgs;
 use e2e_stack::say;
-
-/// Everything from nothing to an answered query; stays up until Ctrl-C
-#[derive(Parser)]
-#[command(version)]
-struct Arguments {
-    #[command(flatten)]
-    demo: DemoArgs,
-}
 
 fn main() -> ExitCode {
     say::begin();
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
-    e2e_stack::conclude(e2e_demo::run(&Arguments::parse().demo))
+    e2e_stack::conclude(e2e_demo::run(&DemoArgs::parse()))
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use e2e_fixtures::cluster::Namespace;
 use e2e_fixtures::oracle::{Count, Oracle, Patience, Verdict};
 use e2e_fixtures::pipeline::condition;
-use e2e_fixtures::produce::{Load, Topic};
+use e2e_fixtures::produce::Load;
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
@@ -22,13 +22,6 @@ const LINE: Duration = Duration::from_secs(2);
 
 /// How long to wait for rows: in all, and without a new one.
 const PATIENCE: Patience = Patience { deadline: Duration::from_mins(30), stall: Duration::from_mins(2) };
-
-/// The demo's topic, made unless it is there.
-pub async fn topic(brokers: &str, name: &str, partitions: i32) -> anyhow::Result<Topic> {
-    let topic = Topic::ensure(brokers, name, partitions).await?;
-    say::progress("kafka", &format!("topic {} with {} partitions", topic.name(), topic.partitions()));
-    Ok(topic)
-}
 
 /// Waits until the pipeline is ready, and prints each change of its condition `Ready`.
 pub async fn until_ready(namespace: &Namespace, name: &str, deadline: Duration) -> anyhow::Result<()> {

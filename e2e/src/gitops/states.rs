@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -158,13 +158,12 @@ fn conditions(object: &Value) -> BTreeMap<String, String> {
 }
 
 /// Writes a live object into a folder, with placeholders for names, UIDs and times.
-pub fn write(folder: &Path, name: &str, live: &Value, settings: &Settings) -> Result<PathBuf> {
+pub fn write(folder: &Path, name: &str, live: &Value, settings: &Settings) -> Result<()> {
     let text = serde_saphyr::to_string(&normalized(live, settings)).context("write a state")?;
     fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
     let file = folder.join(format!("{name}.yaml"));
     let text = format!("# Read off a cluster by an end-to-end test with {UPDATE}=1.\n{text}");
-    fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
-    Ok(file)
+    fs::write(&file, text).with_context(|| format!("write {}", file.display()))
 }
 
 fn normalized(live: &Value, settings: &Settings) -> Value {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use e2e_fixtures::files;
 use e2e_fixtures::registry::Registry;
 use e2e_stack::images::ProgramArgs;
 use e2e_stack::paths::remove_folder;
@@ -29,8 +30,7 @@ fn one_command_publishes_images_and_chart_that_can_be_pulled() -> Result<()> {
         programs: ProgramArgs { operator: Some(program.clone()), gateway: Some(program) },
     })?;
 
-    let folder = std::env::temp_dir().join(format!("sluice-pulled-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let folder = files::temporary(&format!("sluice-pulled-{}", std::process::id()))?;
     let pulled = is_pulled(&registry, &folder);
     remove_folder(&folder)?;
     pulled

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::manifests;
 use e2e::asked::asked;
-use e2e_fixtures::files::text;
+use e2e_fixtures::files::{self, text};
 use e2e_stack::process::{command, output};
 use e2e_stack::{paths, rulecheck};
 
@@ -74,8 +74,7 @@ fn alerts_alone_keep_quiet() -> anyhow::Result<()> {
         .filter_map(|rule| rule["alert"].as_str())
         .collect();
     ensure!(names.len() > 20, "the chart renders the alerts {names:?}");
-    let folder = std::env::temp_dir().join(format!("sluice-alerts-{}", std::process::id()));
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let folder = files::temporary(&format!("sluice-alerts-{}", std::process::id()))?;
     let times = ["30m", "12h", "48h"];
     let quiet = names.iter().flat_map(|name| {
         times.map(|time| serde_json::json!({"eval_time": time, "alertname": name, "exp_alerts": []}))

@@ -1,8 +1,6 @@
 //! `ClickHouse` is unreachable, so a gateway cannot insert its blocks in time. With `onTimeout: Abort` it stays and joins its group again.
 //! With `Force` it is removed, and Kafka has its messages. Numbered spans flow the whole time: none is lost, none doubled.
 
-use sluice_crds::DrainStatus;
-
 use crate::deletion::life::assert_event;
 use crate::prelude::*;
 
@@ -68,10 +66,6 @@ async fn needed(scene: &Scene) -> Result<()> {
     scene.pipeline.wait("with two gateways that take part", FLOW, |status| drain(status).is_none()).await?;
     scene.pipeline.wait_ready(FLOW).await?;
     scene.assert_same_gateways(&before).await
-}
-
-fn drain(status: &TracePipelineStatus) -> Option<&DrainStatus> {
-    status.scaling.as_ref()?.drain.as_ref()
 }
 
 /// No gateway is removed. The status says why, and the draining gateway joins its group again.

@@ -63,8 +63,7 @@ pub async fn run_on(
     }
     let number = OPENED.fetch_add(1, Ordering::Relaxed);
     let name = format!("e2e-{}-{:x}-{number}", test.replace('_', "-"), std::process::id());
-    let folder = std::env::temp_dir().join(&name);
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let folder = files::temporary(&name)?;
     let producer = ClientConfig::new()
         .set("bootstrap.servers", &servers.kafka)
         .set("enable.idempotence", "true")

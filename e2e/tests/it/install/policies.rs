@@ -1,7 +1,6 @@
 //! The admission policies of the sample, limited to one namespace, on a real API server: a marked namespace cannot be deleted, and an
 //! unmarked namespace gets no pipeline that commits after the enqueue.
 
-use e2e_fixtures::files;
 use k8s_openapi::api::core::v1::Namespace as Object;
 
 use crate::prelude::*;

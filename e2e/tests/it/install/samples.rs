@@ -2,7 +2,6 @@
 //! `ClickHouse`, and does not delay other pipelines. Objects of other operators in the samples are accepted by their definitions, with
 //! every field. The policies that keep volumes are tested on the real server.
 
-use e2e_fixtures::files;
 use e2e_stack::definitions;
 use sluice_crds::{Side, TraceConnection, TracePipelineSpec};
 

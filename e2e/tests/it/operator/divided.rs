@@ -32,8 +32,7 @@ async fn a_pipeline_moves_to_another_operator_while_its_gateways_run_on() -> Res
 
 async fn play(scene: &Scene) -> Result<()> {
     scene.apply_credentials().await?;
-    let folder = std::env::temp_dir().join(scene.namespace.name());
-    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let folder = files::temporary(scene.namespace.name())?;
     let (kubeconfig, program) = (scene.environment.kubeconfig()?, program());
     let start = async |release: &str, selector: &str, folder: &Path| {
         let orders = Orders {

@@ -19,8 +19,7 @@ async fn a_leader_that_cannot_renew_ends_before_another_writes() -> Result<()> {
 async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
     ensure_definition(cluster).await?;
     let name = format!("e2e-lease-{:x}", std::process::id());
-    let folder = std::env::temp_dir().join(&name);
-    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let folder = files::temporary(&name)?;
     let namespace = Namespace::create(cluster, &name).await?;
     let ran = two(&namespace, target, &folder).await;
     let removed = namespace.delete().await;

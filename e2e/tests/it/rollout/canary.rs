@@ -17,9 +17,7 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
 
         let before = uids(scene).await?;
         scene.pipeline.apply(&spec(&json!({"sink": {"clickhouse": {"schema": unmanaged}}}))).await?;
-        let is_canary = |status: &TracePipelineStatus| {
-            status.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::Canary)
-        };
+        let is_canary = |status: &TracePipelineStatus| rollout(status) == Some(RolloutState::Canary);
         reached(&scene.pipeline, "canary", READY, is_canary).await?;
         others_wait_for_the_first(scene, &before).await?;
         let good = wait_complete(scene).await?;
@@ -105,12 +103,8 @@ async fn others_wait_for_the_first(scene: &Scene, before: &Uids) -> Result<()> {
 }
 
 async fn wait_complete(scene: &Scene) -> Result<Uids> {
-    scene
-        .pipeline
-        .wait("with the newest revision everywhere", READY, |status| {
-            status.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::Complete)
-        })
-        .await?;
+    let is_complete = |status: &TracePipelineStatus| rollout(status) == Some(RolloutState::Complete);
+    scene.pipeline.wait("with the newest revision everywhere", READY, is_complete).await?;
     scene.pipeline.wait_ready(READY).await?;
     uids(scene).await
 }

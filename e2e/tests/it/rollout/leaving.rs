@@ -45,8 +45,7 @@ fn spec(replicas: u32, suspend: bool) -> Value {
 /// The gateways above this number are being drained.
 fn drains_to(target: u32) -> impl Fn(&TracePipelineStatus) -> bool {
     move |status| {
-        let drain = status.scaling.as_ref().and_then(|scaling| scaling.drain.as_ref());
-        drain.is_some_and(|drain| (drain.state, drain.target) == (DrainState::Draining, target))
+        drain(status).is_some_and(|drain| (drain.state, drain.target) == (DrainState::Draining, target))
     }
 }
 

@@ -164,10 +164,10 @@ async fn limited_for_a_while(scene: &Scene) -> Result<()> {
 /// Gateways leave while spans flow: they are drained, and end when they are empty. The others read on.
 async fn fewer_gateways(scene: &Scene, before: u32) -> Result<()> {
     let is_told = |drain: &DrainStatus| drain.state == DrainState::Draining && drain.target < before;
-    let status = seen(scene, "drains gateways", |status| leaving(status).is_some_and(is_told)).await?;
+    let status = seen(scene, "drains gateways", |status| drain(status).is_some_and(is_told)).await?;
     useful_step(&status)?;
     seen(scene, "has fewer gateways", |status| {
-        status.replicas.is_some_and(|replicas| replicas < before) && leaving(status).is_none()
+        status.replicas.is_some_and(|replicas| replicas < before) && drain(status).is_none()
     })
     .await
     .map(drop)
@@ -266,7 +266,7 @@ fn has_caught_up(status: &TracePipelineStatus) -> bool {
     let counts = [status.replicas, status.ready_replicas, recommended(status)];
     is_active
         && counts == [status.desired_replicas; 3]
-        && leaving(status).is_none()
+        && drain(status).is_none()
         && lag_seconds(status).is_some_and(|lag| lag <= CAUGHT_UP_SECONDS)
 }
 
@@ -278,10 +278,6 @@ fn useful_step(status: &TracePipelineStatus) -> Result<u32> {
         "{wanted} gateways are wanted, which is none of {USEFUL_STEPS:?}"
     );
     Ok(wanted)
-}
-
-fn leaving(status: &TracePipelineStatus) -> Option<&DrainStatus> {
-    status.scaling.as_ref()?.drain.as_ref()
 }
 
 fn capacity(status: &TracePipelineStatus) -> Option<i64> {

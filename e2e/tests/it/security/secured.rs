@@ -46,8 +46,7 @@ impl Secured {
     }
 
     async fn start(test: &str) -> Result<Secured> {
-        let folder = std::env::temp_dir().join(format!("e2e-{test}-{:x}", std::process::id()));
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = files::temporary(&format!("e2e-{test}-{:x}", std::process::id()))?;
         let keys = Keys::make(&folder)?;
         let servers = environment::servers().await?;
         for (file, text) in [("user", USER), ("password", PASSWORD), ("wrong", "battery staple")] {

@@ -17,7 +17,7 @@ async fn what_a_stranger_writes_into_the_status_is_removed() -> Result<()> {
         write(scene, &status).await?;
         until("a status without the stranger's fields", READY, async || {
             let status = scene.pipeline.get().await?.status.unwrap_or_default();
-            let drain = status.scaling.as_ref().and_then(|scaling| scaling.drain.as_ref());
+            let drain = drain(&status);
             let is_foreign = drain.is_some() || status.schema_job.as_deref() == Some("by-hand");
             Ok(Seen::when(!is_foreign, || format!("{drain:?}, {:?}", status.schema_job)))
         })

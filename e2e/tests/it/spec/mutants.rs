@@ -86,8 +86,7 @@ struct Mutant {
 
 impl Ground<'_> {
     async fn run(&self) -> Result<()> {
-        let folder = std::env::temp_dir().join(&self.topic);
-        std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = files::temporary(&self.topic)?;
         let mut operator = own_operator::start(self.target, &self.namespace, "operator", &folder).await?;
         let healthy = Pipeline::new(
             &self.namespace,

@@ -99,7 +99,7 @@ async fn begun(versions: &Passing) -> Result<()> {
 async fn changed(scene: &Scene, versions: &Passing) -> Result<()> {
     scene.pipeline.apply(&spec(&json!({"gateway": {"logLevel": "debug"}}))).await?;
     let is_over = |status: &TracePipelineStatus| {
-        state(status) == Some(RolloutState::Complete) && has(status, kind::READY, reason::RUNNING)
+        rollout(status) == Some(RolloutState::Complete) && has(status, kind::READY, reason::RUNNING)
     };
     scene.pipeline.wait("with an edit that every gateway has", READY, is_over).await?;
     let is_second = |pipeline: &TracePipeline| pipeline.metadata.generation == Some(2);
@@ -116,15 +116,11 @@ async fn changed(scene: &Scene, versions: &Passing) -> Result<()> {
         .was("rolling", |pipeline| {
             let status = status(pipeline);
             is_second(pipeline)
-                && state(&status) == Some(RolloutState::Rolling)
+                && rollout(&status) == Some(RolloutState::Rolling)
                 && has(&status, kind::RECONCILING, reason::ROLLING_OUT)
                 && has(&status, kind::READY, reason::PROGRESSING)
         })
         .await
-}
-
-fn state(status: &TracePipelineStatus) -> Option<RolloutState> {
-    status.rollout.as_ref().map(|rollout| rollout.state)
 }
 
 fn conditions(pipeline: &TracePipeline) -> usize {

@@ -1,7 +1,6 @@
 //! From `helm install` to the first row with the README only. A shell runs its commands unchanged, except that names of this stack replace
 //! those of the examples. Images and chart come from a registry that `publish` has filled.
 
-use e2e_fixtures::files;
 use e2e_fixtures::oracle::{Database, Server};
 use e2e_fixtures::registry::Registry;
 use e2e_stack::images::{ImageStore, ProgramArgs};

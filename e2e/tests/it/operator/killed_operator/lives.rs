@@ -49,8 +49,7 @@ pub struct Course {
 
 impl<'a> Lives<'a> {
     pub async fn prepare(scene: &'a Scene) -> Result<Lives<'a>> {
-        let folder = std::env::temp_dir().join(scene.namespace.name());
-        std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = files::temporary(scene.namespace.name())?;
         Ok(Lives {
             scene,
             kubeconfig: scene.environment.kubeconfig()?,

@@ -53,13 +53,6 @@ pub async fn wait_complete(scene: &Scene, replicas: u32) -> Result<()> {
     wait_whole(scene, replicas).await
 }
 
-fn is_complete(status: &TracePipelineStatus, replicas: u32) -> bool {
-    let is_ready = condition(status, kind::READY).is_some_and(|ready| ready.status == "True");
-    let rollout = status.rollout.as_ref().map(|rollout| rollout.state);
-    let counts = [status.desired_replicas, status.replicas, status.ready_replicas];
-    is_ready && rollout == Some(RolloutState::Complete) && counts == [Some(replicas); 3]
-}
-
 /// Waits until these are the only pods of the gateways; a terminating pod counts too.
 pub async fn wait_pods(scene: &Scene, names: &[&str]) -> Result<()> {
     let what = format!("pods {names:?} and no other");

@@ -1,7 +1,6 @@
 //! The operator's own connection to Kafka. A pipeline with correct TLS, client certificate, or user and password gets its partitions. A
 //! pipeline with wrong ones reports what is wrong, and continues once its Secret is corrected.
 
-use e2e_fixtures::files;
 use e2e_fixtures::local_operator::ensure_definition;
 use e2e_stack::target::Resolved;
 

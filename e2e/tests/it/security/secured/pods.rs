@@ -40,8 +40,7 @@ impl Own {
     pub async fn start(scene: &mut Scene) -> Result<Own> {
         // Pods of another cluster cannot reach this machine.
         scene.environment.local_clickhouse_only()?;
-        let folder = std::env::temp_dir().join(scene.namespace.name());
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = files::temporary(scene.namespace.name())?;
         let keys = Keys::make(&folder)?;
         keys.apply_authority("ca", &scene.namespace, "ca").await?;
         keys.apply_client("client", &scene.namespace, "client").await?;
@@ -204,7 +203,7 @@ async fn changed(scene: &Scene, own: &Own) -> Result<Uids> {
         }
         let is_new = are_others(&uids, &before);
         let status = scene.pipeline.get().await?.status.unwrap_or_default();
-        Ok(if is_new && is_complete(&status) {
+        Ok(if is_new && is_complete(&status, 2) {
             Seen::Done(uids)
         } else {
             Seen::NotYet(format!("{uids:?}, {:?}", status.rollout))
@@ -213,10 +212,4 @@ async fn changed(scene: &Scene, own: &Own) -> Result<Uids> {
     .await?;
     ensure!(seen.values().all(|uids| uids.len() == 2), "each was to be made again once: {seen:?}");
     Ok(after)
-}
-
-fn is_complete(status: &TracePipelineStatus) -> bool {
-    let is_ready = condition(status, kind::READY).is_some_and(|ready| ready.status == "True");
-    let rollout = status.rollout.as_ref().map(|rollout| rollout.state);
-    is_ready && rollout == Some(RolloutState::Complete) && status.ready_replicas == Some(2)
 }

@@ -30,8 +30,7 @@ pub struct Tokens {
 impl Tokens {
     /// Starts them with tokens that live for this long.
     pub async fn start(test: &str, lifetime_seconds: u64) -> Result<Tokens> {
-        let folder = std::env::temp_dir().join(format!("e2e-{test}-{:x}", std::process::id()));
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = files::temporary(&format!("e2e-{test}-{:x}", std::process::id()))?;
         let keys = Keys::make(&folder)?;
         let issuer = Issuer::start(lifetime_seconds).await?;
         let broker = Broker::start_with_tokens(&folder, &keys, &issuer).await?;
