@@ -106,7 +106,7 @@ impl Clients {
     }
 
     /// Requests that were answered with success.
-    pub fn answered(&self) -> u64 {
+    fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
 
@@ -119,6 +119,17 @@ impl Clients {
     pub fn ensure_no_failure(&self) -> Result<()> {
         ensure!(!self.failed.load(Ordering::Relaxed), "a request failed while pods were replaced");
         Ok(())
+    }
+
+    /// Waits until this many more requests were answered with success.
+    pub async fn wait_answered(&self, more: u64) -> Result<()> {
+        let wanted = self.answered() + more;
+        until("more requests answered", READY, async || {
+            self.ensure_no_failure()?;
+            let now = self.answered();
+            Ok(Seen::when(now >= wanted, || format!("{now} of {wanted}")))
+        })
+        .await
     }
 
     /// Stops all of them, and returns what was answered with success.

@@ -153,7 +153,7 @@ pub async fn assert_event_says(scene: &Scene, reason: &str, words: &[&str]) -> R
 }
 
 /// Reasons and messages of all events about the pipeline.
-async fn told(scene: &Scene) -> Result<Vec<(String, String)>> {
+pub async fn told(scene: &Scene) -> Result<Vec<(String, String)>> {
     let events: Api<Event> = scene.namespace.api();
     let all = events.list(&ListParams::default()).await.context("list events")?.items;
     let ours = all.into_iter().filter(|event| {

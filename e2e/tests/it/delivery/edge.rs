@@ -37,13 +37,7 @@ async fn no_request_fails_while_pods_of_an_edge_are_replaced_and_every_span_is_a
             Ok(Seen::when(is_other, || format!("{now:?}")))
         })
         .await?;
-        let answered = clients.answered() + CLIENTS.len() as u64 * REQUESTS_AFTER;
-        until("more requests answered", READY, async || {
-            clients.ensure_no_failure()?;
-            let now = clients.answered();
-            Ok(Seen::when(now >= answered, || format!("{now} of {answered}")))
-        })
-        .await?;
+        clients.wait_answered(CLIENTS.len() as u64 * REQUESTS_AFTER).await?;
         ensure!(clients.told_again() == 0, "requests were told to come again {} times", clients.told_again());
         let sent = clients.stop().await?;
         let verdict = scene.assert_nothing_lost(&sent).await?;

@@ -25,13 +25,13 @@ async fn every_span_that_was_accepted_is_a_row_once_while_a_gateway_is_replaced_
         let accept = "2 gateways accept OTLP at traces-otlp.";
         scene.pipeline.wait_told(kind::SOURCE_REACHABLE, ("True", reason::OK), READY, accept).await?;
         let clients = Clients::start(&address(scene, SERVICE).await?, scene.producer.run(), &CLIENTS);
-        more(&clients).await?;
+        clients.wait_answered(REQUESTS_BETWEEN).await?;
         replaced(scene, &clients).await?;
-        more(&clients).await?;
+        clients.wait_answered(REQUESTS_BETWEEN).await?;
         // If the removed gateway left something uninserted, it would stay on a volume that no gateway reads.
         scene.pipeline.apply(&spec(1)).await?;
         scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await?;
-        more(&clients).await?;
+        clients.wait_answered(REQUESTS_BETWEEN).await?;
         let sent = clients.stop().await?;
         // After this, no INSERT is on its way that could double a row after the count.
         let is_empty = |status: &TracePipelineStatus| status.lag.is_some_and(|lag| lag.messages == 0);
@@ -49,17 +49,6 @@ async fn every_span_that_was_accepted_is_a_row_once_while_a_gateway_is_replaced_
 /// The usual pipeline without Kafka.
 fn spec(replicas: u32) -> Value {
     json!({"source": {"kafka": null, "otlp": {}}, "replicas": replicas})
-}
-
-/// Waits until more requests were answered with success; fails if one has failed.
-async fn more(clients: &Clients) -> Result<()> {
-    let wanted = clients.answered() + REQUESTS_BETWEEN;
-    until("more requests answered", READY, async || {
-        clients.ensure_no_failure()?;
-        let now = clients.answered();
-        Ok(Seen::when(now >= wanted, || format!("{now} of {wanted}")))
-    })
-    .await
 }
 
 /// Deletes a gateway's pod as an eviction does, and waits for its replacement.

@@ -1,8 +1,7 @@
 //! A change of gateways goes to one of them first. If it fails, it is rolled back. After the next edit of the spec it is tried again, and
 //! then rolled out to two gateways at a time. Numbered spans flow the whole time.
 
-use k8s_openapi::api::events::v1::Event;
-
+use crate::deletion::life::told;
 use crate::prelude::*;
 
 /// The canary.
@@ -124,13 +123,11 @@ async fn ensure_others_went_together(scene: &Scene) -> Result<()> {
 
 /// Checks what `kubectl describe` shows.
 async fn assert_event(scene: &Scene, said: &str) -> Result<()> {
-    let events: Api<Event> = scene.namespace.api();
     until("the event of what failed", READY, async || {
-        let listed = events.list(&ListParams::default()).await.context("list events")?.items;
-        let found = listed.iter().find(|event| event.reason.as_deref() == Some(reason::ROLLED_BACK));
-        let note = found.and_then(|event| event.note.clone());
+        let told = told(scene).await?.into_iter().find(|(found, _)| found == reason::ROLLED_BACK);
+        let note = told.map(|(_, note)| note);
         Ok(match note {
-            Some(note) if said.starts_with(&note[..note.len().min(40)]) => Seen::Done(()),
+            Some(note) if !note.is_empty() && said.starts_with(&note[..note.len().min(40)]) => Seen::Done(()),
             other => Seen::NotYet(format!("{other:?}")),
         })
     })

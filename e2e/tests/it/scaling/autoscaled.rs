@@ -10,7 +10,6 @@ use std::convert::Infallible;
 use e2e_faults::{Leg, SinkVerdict};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use sluice_crds::DrainStatus;
-use sluice_crds::status::condition::{SCALING_ACTIVE, SCALING_LIMITED};
 use tokio::time::interval;
 
 use crate::operator::told::kubectl;
@@ -155,7 +154,7 @@ async fn slow_server(scene: &Scene, front: &SinkFront, before: u32) -> Result<()
 
 /// The status names the server as the limit. The server stays slow for a while after that.
 async fn limited_for_a_while(scene: &Scene) -> Result<()> {
-    scene.pipeline.wait_condition(SCALING_LIMITED, ("True", "SinkLimited"), DECIDED).await?;
+    scene.pipeline.wait_condition(kind::SCALING_LIMITED, ("True", "SinkLimited"), DECIDED).await?;
     // The time with a slow server is the fault itself, so this waits for no condition.
     tokio::time::sleep(WATCHED).await;
     Ok(())
@@ -205,7 +204,7 @@ fn load_after(scene: &Scene, before: &Sent, spans_per_second: u64) -> Load {
 async fn the_scale_subresource_is_anybodys_in_external() -> Result<()> {
     let body = async |scene: &mut Scene| {
         scene.start(&json!({"scaling": {"mode": "External"}, "replicas": 1})).await?;
-        scene.pipeline.wait_condition(SCALING_ACTIVE, ("False", "External"), READY).await?;
+        scene.pipeline.wait_condition(kind::SCALING_ACTIVE, ("False", "External"), READY).await?;
         let load = scene.load(1_000);
         kubectl(scene, &["scale", "tp/traces", "--replicas=3"]).await?;
         seen(scene, "has three gateways", |status| status.ready_replicas == Some(3)).await?;
@@ -261,7 +260,7 @@ async fn seen(
 /// Whether the gateways process the load with the right number: none is starting or leaving, and no change is due. Otherwise an earlier
 /// decision could be carried out while the server is slow.
 fn has_caught_up(status: &TracePipelineStatus) -> bool {
-    let is_active = condition(status, SCALING_ACTIVE)
+    let is_active = condition(status, kind::SCALING_ACTIVE)
         .is_some_and(|active| active.status == "True" && active.reason == "Active");
     let counts = [status.replicas, status.ready_replicas, recommended(status)];
     is_active

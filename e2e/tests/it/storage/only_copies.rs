@@ -1,8 +1,6 @@
 //! With `delivery.commit: AfterEnqueue`, a queue volume has the only copy of committed spans. While `ClickHouse` is unreachable, a gateway
 //! is killed and another one is removed; the volumes stay, and a Job inserts their spans. Numbered spans: none is lost, none doubled.
 
-use sluice_crds::status::condition::VOLUMES_DRAINED;
-
 use crate::prelude::*;
 use crate::storage::volumes::{claims, wait_claims};
 
@@ -62,7 +60,7 @@ async fn killed(scene: &Scene) -> Result<()> {
 async fn taken_away(scene: &Scene) -> Result<()> {
     scene.pipeline.apply(&spec(1)).await?;
     scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await?;
-    scene.pipeline.wait_condition(VOLUMES_DRAINED, ("False", "Draining"), FLOW).await?;
+    scene.pipeline.wait_condition(kind::VOLUMES_DRAINED, ("False", "Draining"), FLOW).await?;
     let left: Vec<String> = claims(scene).await?.into_keys().collect();
     ensure!(left == ["queue-traces-gateway-0", "queue-traces-gateway-1"], "there are the claims {left:?}");
     Ok(())
@@ -72,5 +70,5 @@ async fn taken_away(scene: &Scene) -> Result<()> {
 async fn drained(scene: &Scene) -> Result<()> {
     let is_first = |left: &Uids| left.keys().eq(["queue-traces-gateway-0"]);
     wait_claims(scene, "end of the volume without a gateway", FLOW, is_first).await?;
-    scene.pipeline.wait_condition(VOLUMES_DRAINED, ("True", "Ok"), FLOW).await.map(drop)
+    scene.pipeline.wait_condition(kind::VOLUMES_DRAINED, ("True", "Ok"), FLOW).await.map(drop)
 }

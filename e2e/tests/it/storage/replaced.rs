@@ -3,8 +3,6 @@
 
 use e2e_fixtures::local_volumes::{provide_also, provide_zoned};
 use e2e_stack::kubernetes::volumes::PROVISIONER;
-use sluice_crds::status::condition::{RECONCILING, VOLUMES_RESIZED};
-use sluice_crds::status::reason::{REPLACING, RESIZING_VOLUMES};
 
 use crate::prelude::*;
 use crate::storage::volumes::{claims, uids};
@@ -30,7 +28,7 @@ async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_on
 async fn play(scene: &Scene) -> Result<()> {
     scene.start(&spec("1Gi", None)).await?;
     let load = scene.load(FEW_PER_SECOND);
-    scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
+    scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
     missing(scene).await?;
     let replaced = async {
         tokio::try_join!(replace(scene), told(scene))?;
@@ -53,7 +51,7 @@ async fn missing(scene: &Scene) -> Result<()> {
     let (pods, before) = (scene.pipeline.gateways().uids().await?, uids(scene).await?);
     scene.pipeline.apply(&spec("512Mi", Some(OTHER_CLASS))).await?;
     let refused = ("False", "StorageClassMissing");
-    scene.pipeline.wait_told(VOLUMES_RESIZED, refused, READY, OTHER_CLASS).await?;
+    scene.pipeline.wait_told(kind::VOLUMES_RESIZED, refused, READY, OTHER_CLASS).await?;
     ensure!(scene.pipeline.gateways().uids().await? == pods, "gateways were replaced");
     ensure!(uids(scene).await? == before, "claims were replaced");
     Ok(())
@@ -78,7 +76,7 @@ async fn replace(scene: &Scene) -> Result<()> {
         let conditions = || status.conditions.iter();
         let is_well = |kind: &str| conditions().any(|one| one.type_ == kind && one.status == "True");
         let are_new = claims.len() == 2 && claims.iter().all(is_new);
-        let is_done = are_new && is_well(VOLUMES_RESIZED) && is_well("Ready");
+        let is_done = are_new && is_well(kind::VOLUMES_RESIZED) && is_well("Ready");
         Ok(Seen::when(is_done, || format!("{:?}", status.volumes)))
     })
     .await?;
@@ -98,7 +96,8 @@ async fn replace(scene: &Scene) -> Result<()> {
 /// The status reports it while a gateway is drained or its volume is made again.
 async fn told(scene: &Scene) -> Result<()> {
     reached(&scene.pipeline, "volumes-replacing", REPLACED, |status| {
-        has(status, RECONCILING, RESIZING_VOLUMES) && has(status, VOLUMES_RESIZED, REPLACING)
+        has(status, kind::RECONCILING, reason::RESIZING_VOLUMES)
+            && has(status, kind::VOLUMES_RESIZED, reason::REPLACING)
     })
     .await
 }

@@ -7,8 +7,6 @@
 
 use e2e_stack::kubernetes::volumes::CLASS;
 use k8s_openapi::api::storage::v1::StorageClass;
-use sluice_crds::status::condition::{RECONCILING, VOLUMES_DRAINED, VOLUMES_RESIZED};
-use sluice_crds::status::reason::{FILE_SYSTEM_RESIZE_PENDING, RESIZING, RESIZING_VOLUMES};
 
 use crate::deletion::life::workload;
 use crate::prelude::*;
@@ -36,7 +34,7 @@ async fn volumes_grow_around_their_gateways_and_go_once_they_are_drained() -> Re
 async fn play(scene: &Scene) -> Result<()> {
     scene.start(&spec("1Gi", 2)).await?;
     let load = scene.load(FEW_PER_SECOND);
-    scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
+    scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
     refuse(scene).await?;
     grow_telling(scene, async || told(scene).await).await?;
     leave_one_behind(scene).await?;
@@ -57,7 +55,7 @@ async fn refuse(scene: &Scene) -> Result<()> {
     let (uid, pods) = (workload_uid(scene).await?, scene.pipeline.gateways().uids().await?);
     scene.pipeline.apply(&spec("2Gi", 2)).await?;
     let refused = ("False", "NotExpandable");
-    scene.pipeline.wait_told(VOLUMES_RESIZED, refused, READY, "queue.size back to 1Gi").await?;
+    scene.pipeline.wait_told(kind::VOLUMES_RESIZED, refused, READY, "queue.size back to 1Gi").await?;
     assert_state(&scene.pipeline, "not-expandable").await?;
     ensure!(workload_uid(scene).await? == uid, "the StatefulSet was made again");
     scene.assert_same_gateways(&pods).await?;
@@ -75,7 +73,7 @@ async fn grow_telling(scene: &Scene, look: impl AsyncFnOnce() -> Result<()>) -> 
     lets_grow(scene.namespace.cluster(), true).await?;
     let (uid, pods) = (workload_uid(scene).await?, scene.pipeline.gateways().uids().await?);
     scene.pipeline.apply(&spec("2Gi", 2)).await?;
-    scene.pipeline.wait_condition(VOLUMES_RESIZED, ("False", "Resizing"), READY).await?;
+    scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, ("False", "Resizing"), READY).await?;
     until("the StatefulSet made again with larger claims", READY, async || {
         let workload = workload(scene).await?;
         let size = workload.as_ref().and_then(template_size);
@@ -85,7 +83,7 @@ async fn grow_telling(scene: &Scene, look: impl AsyncFnOnce() -> Result<()>) -> 
     .await?;
     look().await?;
     resize(scene).await?;
-    scene.pipeline.wait_condition(VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
+    scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
     let status = scene.pipeline.wait_ready(READY).await?;
     let volumes = status.volumes.context("the status says nothing of volumes")?;
     ensure!((volumes.resized, volumes.pending) == (2, 0), "{volumes:?}");
@@ -97,12 +95,14 @@ async fn grow_telling(scene: &Scene, look: impl AsyncFnOnce() -> Result<()>) -> 
 async fn told(scene: &Scene) -> Result<()> {
     let grows = |resized: &'static str| {
         move |status: &TracePipelineStatus| {
-            has(status, RECONCILING, RESIZING_VOLUMES) && has(status, VOLUMES_RESIZED, resized)
+            has(status, kind::RECONCILING, reason::RESIZING_VOLUMES)
+                && has(status, kind::VOLUMES_RESIZED, resized)
         }
     };
-    reached(&scene.pipeline, "volumes-growing", READY, grows(RESIZING)).await?;
+    reached(&scene.pipeline, "volumes-growing", READY, grows(reason::RESIZING)).await?;
     wait_for_file_systems(scene, true).await?;
-    reached(&scene.pipeline, "file-systems-pending", READY, grows(FILE_SYSTEM_RESIZE_PENDING)).await?;
+    reached(&scene.pipeline, "file-systems-pending", READY, grows(reason::FILE_SYSTEM_RESIZE_PENDING))
+        .await?;
     wait_for_file_systems(scene, false).await
 }
 
@@ -121,10 +121,10 @@ async fn wait_for_file_systems(scene: &Scene, wait: bool) -> Result<()> {
 /// One gateway leaves; its volume stays until a Job has found it empty, and is then deleted.
 async fn leave_one_behind(scene: &Scene) -> Result<()> {
     scene.pipeline.apply(&spec("2Gi", 1)).await?;
-    scene.pipeline.wait_condition(VOLUMES_DRAINED, ("False", "Draining"), DRAINED).await?;
+    scene.pipeline.wait_condition(kind::VOLUMES_DRAINED, ("False", "Draining"), DRAINED).await?;
     let is_first = |left: &Uids| left.keys().eq(["queue-traces-gateway-0"]);
     wait_claims(scene, "end of the volume without a gateway", DRAINED, is_first).await?;
-    scene.pipeline.wait_condition(VOLUMES_DRAINED, ("True", "Ok"), DRAINED).await?;
+    scene.pipeline.wait_condition(kind::VOLUMES_DRAINED, ("True", "Ok"), DRAINED).await?;
     // The gateway comes back with a new volume of the new size.
     scene.pipeline.apply(&spec("2Gi", 2)).await?;
     scene.pipeline.wait_ready(READY).await?;

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use e2e::gitops::states;
 use futures::StreamExt as _;
 use kube::api::{DynamicObject, WatchEvent, WatchParams};
-use sluice_crds::status::condition::{READY, RECONCILING};
 use tokio::task::JoinHandle;
 
 use super::{api, seen_as_meant, stored};
@@ -110,7 +109,7 @@ fn told(version: &TracePipeline) -> String {
     format!(
         "generation {generation:?}, observed {:?}: {:?} {:?}",
         status.observed_generation,
-        word(READY),
-        word(RECONCILING)
+        word(kind::READY),
+        word(kind::RECONCILING)
     )
 }
