@@ -6,7 +6,7 @@ pub use std::time::Duration;
 
 pub use anyhow::{Context as _, Result, anyhow, bail, ensure};
 pub use e2e_faults::{SinkFront, Way};
-pub use e2e_fixtures::cluster::{Cluster, Namespace, Pods, Seen, until};
+pub use e2e_fixtures::cluster::{Cluster, Namespace, Pods, Seen, kind_of, pipeline_kinds, until};
 pub use e2e_fixtures::expect::{drain, has, is_complete, rollout, wait_gone};
 pub use e2e_fixtures::files;
 pub use e2e_fixtures::pipeline::{CREDENTIALS, Pipeline, Settings, TABLE, condition, merged};

@@ -5,10 +5,11 @@
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use e2e_fixtures::cluster::Evidence;
+use e2e_fixtures::cluster::{Evidence, pipeline_selector};
 use e2e_fixtures::oracle::{Database, Oracle, Patience, Verdict};
 use e2e_stack::kubernetes;
 use futures::FutureExt as _;
+use kube::api::ApiResource;
 
 use crate::account::assert_exactly_once;
 use crate::environment::{self, Environment};
@@ -226,6 +227,16 @@ impl Scene {
     pub async fn wait_other_gateways(&self, before: &Uids, deadline: Duration) -> Result<()> {
         let what = "other gateways in place of all";
         self.pipeline.gateways().wait(what, deadline, |now| are_others(now, before)).await
+    }
+
+    /// Waits until the pipeline has no objects of these kinds.
+    pub async fn wait_without(&self, kinds: &[ApiResource], deadline: Duration) -> Result<()> {
+        let selector = pipeline_selector(self.pipeline.name());
+        until("end of what the pipeline had", deadline, async || {
+            let left = self.namespace.objects(kinds, &selector).await?;
+            Ok(Seen::when(left.is_empty(), || format!("{:?}", left.keys())))
+        })
+        .await
     }
 
     /// The oracle that counts the producer's spans.

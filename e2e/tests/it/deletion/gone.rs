@@ -101,12 +101,7 @@ async fn deleted(scene: &Scene) -> Result<()> {
 
 /// Everything else is deleted, and the volumes are unchanged.
 async fn left(scene: &Scene, before: &BTreeMap<String, String>) -> Result<()> {
-    until("end of the gateways", FLOW, async || {
-        let workloads = scene.namespace.api::<StatefulSet>().list(&ListParams::default()).await?.items.len();
-        let pods = scene.pipeline.gateways().list().await?.len();
-        Ok(Seen::when(workloads + pods == 0, || format!("{workloads} StatefulSets, {pods} pods")))
-    })
-    .await?;
+    scene.wait_without(&[kind_of::<StatefulSet>(), kind_of::<Pod>()], FLOW).await?;
     let after = uids(scene).await?;
     ensure!(after == *before, "the claims are {after:?}, were {before:?}");
     for (name, claim) in claims(scene).await? {

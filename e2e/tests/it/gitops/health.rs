@@ -30,7 +30,8 @@ pub async fn reached(
 ) -> Result<()> {
     let stored = stored(name)?;
     let live = until(&format!("the state {name}"), deadline, async || {
-        let live = live(pipeline).await?;
+        let live = api(pipeline).get(pipeline.name()).await.context("get the pipeline")?;
+        let live = serde_json::to_value(live).context("write the pipeline")?;
         let status: TracePipelineStatus =
             serde_json::from_value(live["status"].clone()).context("read the status")?;
         if live["metadata"]["generation"] != live["status"]["observedGeneration"] || !says(&status) {
@@ -68,11 +69,6 @@ async fn seen_as_meant(pipeline: &Pipeline, name: &str, live: Value) -> Result<(
         "the pipeline should be {argo} and {kstatus}: {seen:?} of {status}"
     );
     Ok(())
-}
-
-async fn live(pipeline: &Pipeline) -> Result<Value> {
-    let live = api(pipeline).get(pipeline.name()).await.context("get the pipeline")?;
-    serde_json::to_value(live).context("write the pipeline")
 }
 
 /// Pipelines as the API server returns them, independent of our types.

@@ -6,7 +6,7 @@ mod everything;
 mod first_row;
 mod not_kept;
 
-use e2e_fixtures::cluster::{Operator, kind_of};
+use e2e_fixtures::cluster::Operator;
 use e2e_fixtures::local_operator::{ensure_definition, give_back_definition};
 use e2e_stack::process::{command, output};
 use e2e_stack::target::Resolved;

@@ -1,7 +1,6 @@
 //! The definition of `TracePipeline` and its rules on a real API server: the server drops no field, and every rule accepts and rejects what
 //! it should. Nothing is stored: every request is a dry run.
 
-use e2e_fixtures::cluster::kind_of;
 use e2e_stack::TargetArgs;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::DynamicObject;

@@ -26,7 +26,7 @@ use crate::prelude::*;
 use crate::spec::objects::assert_memory;
 use crate::storage::volumes;
 use lives::Lives;
-use whole::{complete, objects, wait_complete, wait_pods, wait_whole};
+use whole::{complete, wait_complete, wait_pods, wait_whole};
 
 /// Partitions: two for each of two gateways.
 const PARTITIONS: i32 = 4;
@@ -203,11 +203,7 @@ async fn deleted(lives: &mut Lives<'_>) -> Result<()> {
     let done = async {
         scene.pipeline.delete(LONGEST).await?;
         wait_pods(scene, &[]).await?;
-        until("end of everything that the pipeline owned", LONGEST, async || {
-            let left = objects(scene).await?;
-            Ok(Seen::when(left.is_empty(), || format!("{left:?}")))
-        })
-        .await
+        scene.wait_without(&pipeline_kinds(), LONGEST).await
     };
     let course = lives.act("delete", done).await?;
     course.ensure_drained(0)?;

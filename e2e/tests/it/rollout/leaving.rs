@@ -62,10 +62,5 @@ async fn deleted(scene: &Scene, front: &SinkFront) -> Result<()> {
     front.go(Way::Open);
     wait_gone(&pipelines, scene.pipeline.name(), FLOW).await?;
     assert_event(scene, "Drained").await?;
-    until("end of the gateways and of their volumes", FLOW, async || {
-        let pods = scene.pipeline.gateways().list().await?.len();
-        let claims = crate::storage::volumes::claims(scene).await?.len();
-        Ok(Seen::when(pods + claims == 0, || format!("{pods} pods, {claims} claims")))
-    })
-    .await
+    scene.wait_without(&[kind_of::<Pod>(), kind_of::<PersistentVolumeClaim>()], FLOW).await
 }

@@ -7,7 +7,7 @@
 
 mod mutation;
 
-use e2e_fixtures::cluster::{kind_of, pipeline_selector};
+use e2e_fixtures::cluster::pipeline_selector;
 use e2e_fixtures::local_operator::{Node, POD_CORES, Write, ensure_definition};
 use e2e_stack::target::Resolved;
 use k8s_openapi::api::core::v1::ServiceAccount;

@@ -1,8 +1,9 @@
 //! The objects of a pipeline: the number of gateways, their restrictions, and that the operator does not change correct objects.
 
-use e2e_fixtures::cluster::{Objects, kind_of, metric_sum, pipeline_kinds, pipeline_selector};
+use e2e_fixtures::cluster::{metric_sum, pipeline_selector};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::ApiResource;
 
 use crate::gitops::health::assert_in_sync;
 use crate::prelude::*;
@@ -147,17 +148,13 @@ async fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
         scene.pipeline.wait_ready(READY).await?;
         let new = scene.pipeline.gateways().uids().await?;
         ensure!(are_others(&new, &old), "the gateways are {new:?}, were {old:?}");
-        let had = objects(&scene.namespace).await?;
+        let had = scene.namespace.objects(&all_kinds(), &pipeline_selector("traces")).await?;
         let kinds =
             ["StatefulSet ", "ConfigMap ", "Service ", "ServiceAccount ", "NetworkPolicy ", "Job ", "Pod "];
         let are_seen = kinds.iter().all(|kind| had.keys().any(|name| name.starts_with(kind)));
         ensure!(are_seen, "nothing is seen of some of {kinds:?}: {:?}", had.keys());
         scene.pipeline.delete(READY).await?;
-        until("end of all that the pipeline had", READY, async || {
-            let left = objects(&scene.namespace).await?;
-            Ok(Seen::when(left.is_empty(), || format!("{:?}", left.keys())))
-        })
-        .await
+        scene.wait_without(&all_kinds(), READY).await
     })
     .await
 }
@@ -262,10 +259,9 @@ async fn gateways_run_as_a_user_that_the_image_does_not_know() -> Result<()> {
     .await
 }
 
-/// All objects of the scene's pipeline, its pods too.
-async fn objects(namespace: &Namespace) -> Result<Objects> {
-    let kinds: Vec<_> = pipeline_kinds().into_iter().chain([kind_of::<Pod>()]).collect();
-    namespace.objects(&kinds, &pipeline_selector("traces")).await
+/// The kinds of all objects of a pipeline, its pods too.
+fn all_kinds() -> Vec<ApiResource> {
+    pipeline_kinds().into_iter().chain([kind_of::<Pod>()]).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -314,7 +310,7 @@ async fn at_rest(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
 
 /// Resource version and generation of the pipeline and of each of its objects, by kind and name.
 async fn all_versions(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
-    let mut all = objects(namespace).await?;
+    let mut all = namespace.objects(&all_kinds(), &pipeline_selector("traces")).await?;
     all.extend(namespace.objects(&[kind_of::<TracePipeline>()], "").await?);
     let version = |object: ObjectMeta| format!("{:?} {:?}", object.resource_version, object.generation);
     Ok(all.into_iter().map(|(name, object)| (name, version(object))).collect())

@@ -3,7 +3,6 @@
 //! spans flow the whole time: none is lost, none doubled.
 
 use crate::prelude::*;
-use crate::storage::volumes::claims;
 
 /// How long a pipeline may take to go if its deletion waits for nothing.
 const AT_ONCE: Duration = Duration::from_secs(10);
@@ -40,17 +39,8 @@ async fn gone_at_once(scene: &Scene) -> Result<()> {
     let held = scene.pipeline.get().await?.metadata.finalizers.unwrap_or_default();
     ensure!(held.is_empty(), "the pipeline is held by {held:?}");
     scene.pipeline.delete(AT_ONCE).await?;
-    until("end of all that the first one had", FLOW, async || {
-        let pods = scene.pipeline.gateways().uids().await?;
-        let workloads = scene.namespace.api::<StatefulSet>().list(&ListParams::default()).await?.items;
-        let workloads = workloads.iter().filter(|one| one.name_any() == "traces-gateway").count();
-        let claims = claims(scene).await?;
-        let claims = claims.keys().filter(|name| name.starts_with("queue-traces-")).count();
-        Ok(Seen::when(pods.len() + workloads + claims == 0, || {
-            format!("{pods:?}, {workloads} StatefulSets, {claims} claims")
-        }))
-    })
-    .await
+    let kinds = [kind_of::<StatefulSet>(), kind_of::<Pod>(), kind_of::<PersistentVolumeClaim>()];
+    scene.wait_without(&kinds, FLOW).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -90,7 +90,9 @@ async fn begun(versions: &Passing) -> Result<()> {
             has(status, kind::RECONCILING, reason::SPEC_CHANGED) && has(status, kind::SCHEMA_READY, schema)
         })
     };
-    versions.was("unseen", |pipeline| conditions(pipeline) == 0).await?;
+    let is_unseen =
+        |pipeline: &TracePipeline| pipeline.status.as_ref().is_none_or(|status| status.conditions.is_empty());
+    versions.was("unseen", is_unseen).await?;
     versions.was("not-asked", |pipeline| moves(pipeline, reason::NOT_PROBED)).await?;
     versions.was("schema-job-at-work", |pipeline| moves(pipeline, reason::JOB_RUNNING)).await
 }
@@ -121,8 +123,4 @@ async fn changed(scene: &Scene, versions: &Passing) -> Result<()> {
                 && has(&status, kind::READY, reason::PROGRESSING)
         })
         .await
-}
-
-fn conditions(pipeline: &TracePipeline) -> usize {
-    pipeline.status.as_ref().map_or(0, |status| status.conditions.len())
 }
