@@ -4,7 +4,7 @@ mod clickhouse;
 mod host;
 mod kafka;
 
-pub use clickhouse::{each_once, left_out};
+pub use clickhouse::{each_once, is_same_address, left_out};
 
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,

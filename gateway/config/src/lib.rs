@@ -35,7 +35,7 @@ mod violation;
 
 pub use attributes::{AttributeAction, AttributeRule, Attributes, AttributesOf, UnreadableLetters};
 pub use budget::{Budget, Shortfall, Sizing};
-pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX, each_once, left_out};
+pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX, each_once, is_same_address, left_out};
 pub use client_limits::{ClientLimits, EdgeLimits, OtlpLimits};
 pub use durability::Durability;
 pub use edge::{Authentication, CheckedEdgeConfig, EdgeConfig, EdgeKafka, EdgeListen, ServerTls, Tenants};

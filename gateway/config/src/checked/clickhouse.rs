@@ -77,6 +77,11 @@ pub fn left_out(endpoints: &[String]) -> Vec<(&str, &str)> {
     left_out
 }
 
+/// Whether both are one address.
+pub fn is_same_address(one: &str, other: &str) -> bool {
+    one == other || address(one) == address(other)
+}
+
 /// What an endpoint connects to, however that is spelt: a slash at the end is no path, and a port is a number.
 fn address(endpoint: &str) -> String {
     let text = endpoint.trim_end_matches('/').to_ascii_lowercase();

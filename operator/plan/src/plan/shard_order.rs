@@ -1,6 +1,7 @@
 //! The rules of the definition about a change of shards, for what CEL cannot see. CEL compares an object only with its own former state. It
 //! does not see a changed reference, or a switch between a reference and servers in the spec. It does not see that a connection was deleted
-//! and made again, or what two edits in a row changed. So the planned servers are compared with those that the gateways were last given.
+//! and made again, what two edits in a row changed, or that two spellings are one address. So the planned servers are compared with those
+//! that the gateways were last given.
 
 use crate::{
     drain::lifecycle::there,
@@ -9,7 +10,7 @@ use crate::{
     pipeline::connections::where_it_stands,
 };
 use sluice_crds::{ClickHouseSink, TracePipeline};
-use sluice_gateway_config::Violations;
+use sluice_gateway_config::{Violations, is_same_address};
 
 /// The field that a violation names.
 const FIELD: &str = "spec.sink.clickhouse";
@@ -84,7 +85,7 @@ fn wrong(before: &ServersSeen, names: &[String], after: &ClickHouseSink) -> Opti
     }
     let moved = olds().find_map(|(at, old)| {
         let others = shards.iter().take(count).enumerate().filter(|(other, _)| *other != at);
-        let taken = others.flat_map(|(_, new)| new.iter()).find(|endpoint| old.contains(endpoint))?;
+        let taken = others.flat_map(|(_, new)| new.iter()).find(|endpoint| has(old, endpoint))?;
         Some((at, taken))
     });
     moved.map(|(at, endpoint)| {
@@ -97,5 +98,10 @@ fn wrong(before: &ServersSeen, names: &[String], after: &ClickHouseSink) -> Opti
 }
 
 fn meet(some: &[String], others: &[String]) -> bool {
-    some.iter().any(|one| others.contains(one))
+    some.iter().any(|one| has(others, one))
+}
+
+/// Whether the list has this address, in any spelling.
+fn has(endpoints: &[String], endpoint: &str) -> bool {
+    endpoints.iter().any(|one| is_same_address(one, endpoint))
 }

@@ -229,6 +229,8 @@ const NAMED: &str = r#"{"shards": [{"name": "x", "endpoints": ["http://a:8123"]}
 const NAMED_ELSEWHERE: &str = r#"{"shards": [{"name": "x", "endpoints": ["http://c:8123"]}, {"name": "y", "endpoints": ["http://d:8123"]}]}"#;
 const NAMED_OTHERWISE: &str = r#"{"shards": [{"name": "x", "endpoints": ["http://a:8123"]}, {"name": "z", "endpoints": ["http://b:8123"]}]}"#;
 const NAMED_SWAPPED: &str = r#"{"shards": [{"name": "x", "endpoints": ["http://b:8123"]}, {"name": "y", "endpoints": ["http://a:8123"]}]}"#;
+const NAMED_SWAPPED_SPELT: &str = r#"{"shards": [{"name": "x", "endpoints": ["http://B:8123"]}, {"name": "y", "endpoints": ["http://a:8123/"]}]}"#;
+const SPELT: &str = r#"{"shards": [{"endpoints": ["http://A:8123/"]}, {"endpoints": ["http://b.:8123"]}]}"#;
 
 #[test]
 fn shards_of_a_connection_keep_the_rules_of_the_definition() {
@@ -253,6 +255,8 @@ fn shards_of_a_connection_keep_the_rules_of_the_definition() {
         (NAMED, xy, A_B, None),
         (NAMED, xy, C_D, Some("the shard 1 of the list would have none of its endpoints")),
         (NAMED, xy, NAMED_SWAPPED, Some("would move away from the shard 1")),
+        (NAMED, xy, NAMED_SWAPPED_SPELT, Some("http://B:8123 would move away from the shard 2")),
+        (A_B, none, SPELT, None),
         // The names are not known: an operator before this one wrote the status. Each shard keeps an endpoint.
         (NAMED, None, NAMED, None),
         (NAMED, None, NAMED_ELSEWHERE, Some("would have none of its endpoints")),
