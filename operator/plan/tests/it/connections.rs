@@ -255,7 +255,7 @@ fn shards_of_a_connection_keep_the_rules_of_the_definition() {
         (NAMED, xy, A_B, None),
         (NAMED, xy, C_D, Some("the shard 1 of the list would have none of its endpoints")),
         (NAMED, xy, NAMED_SWAPPED, Some("would move away from the shard 1")),
-        (NAMED, xy, NAMED_SWAPPED_SPELT, Some("http://B:8123 would move away from the shard 2")),
+        (NAMED, xy, NAMED_SWAPPED_SPELT, Some("http://a:8123/ would move away from the shard 1")),
         (A_B, none, SPELT, None),
         // The names are not known: an operator before this one wrote the status. Each shard keeps an endpoint.
         (NAMED, None, NAMED, None),
