@@ -4,7 +4,6 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use sluice_gateway_config as config;
 
 use crate::collector::{self, Schema};
 use crate::schema_bench::{Layout, NAMES, SERVICE_FIRST, TIME_FIRST, TRACE_FIRST, Variant, plain};
@@ -116,12 +115,7 @@ impl Settings {
     }
 
     fn variant(&self) -> Variant {
-        let layout = match self.layout.layout() {
-            config::Layout::Json => Layout::Json,
-            config::Layout::Map => Layout::Map,
-            config::Layout::Nested => Layout::Nested,
-        };
-        Variant { views: self.has_views, ..plain("gateway", layout, self.order.columns()) }
+        Variant { views: self.has_views, ..plain("gateway", self.layout.layout(), self.order.columns()) }
     }
 }
 
