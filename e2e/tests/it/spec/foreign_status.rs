@@ -12,8 +12,8 @@ async fn what_a_stranger_writes_into_the_status_is_removed() -> Result<()> {
         scene.start(&json!({"replicas": 1})).await?;
         // A drain that the operator did not begin. The operator treats it as its own, and changes and later removes some of its fields. The
         // other client owns the rest, and the definition rejects a drain without its state.
-        let drain = json!({"state": "Waiting", "target": 1, "from": 3, "since": "2026-01-01T00:00:00Z"});
-        let status = json!({"scaling": {"reason": "by hand", "drain": drain}, "schemaJob": "by-hand"});
+        let foreign = json!({"state": "Waiting", "target": 1, "from": 3, "since": "2026-01-01T00:00:00Z"});
+        let status = json!({"scaling": {"reason": "by hand", "drain": foreign}, "schemaJob": "by-hand"});
         write(scene, &status).await?;
         until("a status without the stranger's fields", READY, async || {
             let status = scene.pipeline.get().await?.status.unwrap_or_default();

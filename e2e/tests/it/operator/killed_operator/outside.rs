@@ -35,7 +35,7 @@ async fn an_operator_that_dies_of_every_write_finishes_what_comes_from_outside()
         let own = Own::start(scene).await?;
         let cluster = scene.environment.cluster.clone();
         let played = while_operator_rests(&cluster, Box::pin(play(scene, &own)));
-        with_class(&cluster, (OTHER_CLASS, None), played).await?;
+        Box::pin(with_class(&cluster, (OTHER_CLASS, None), played)).await?;
         own.remove()
     })
     .await
