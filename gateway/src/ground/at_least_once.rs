@@ -147,7 +147,9 @@ impl fmt::Display for Reason {
             }
             Self::ViewsUnseen => {
                 "the table has every row once, but the gateway's user cannot see a materialized view below it, or the view's table, and \
-                 these may store retries again; GRANT SHOW TABLES, SHOW COLUMNS on both to the user"
+                 these may store retries again; GRANT SHOW TABLES, SHOW COLUMNS on both to the user. A view that reads the table with the \
+                 rights of that user (SQL SECURITY INVOKER, or no SQL SECURITY) also needs GRANT SELECT on the table: without it, \
+                 ClickHouse refuses every INSERT (497)"
             }
             Self::ViewsNotOnce => {
                 "the table has every row once, but a materialized view below it stores retries again; give the view's table a \

@@ -109,6 +109,15 @@ fn what_is_missing_is_named() {
     }
 }
 
+/// A user that may only insert does not see that such a view needs a grant of its own.
+#[test]
+fn a_view_that_is_not_seen_may_make_the_server_refuse_every_insert() {
+    let text = Reason::ViewsUnseen.to_string();
+    for part in ["GRANT SHOW TABLES, SHOW COLUMNS", "GRANT SELECT on the table", "497"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
 #[test]
 fn a_window_that_a_retry_may_miss_is_none() {
     let lost = Deduplication { lost: vec!["async_insert".into()], ..answer("MergeTree", 10_000) };

@@ -35,7 +35,8 @@ pub(super) fn to_do(delivery: Option<&DeliveryStatus>) -> Option<String> {
         "TimeZone" => "name a time zone in the table's PARTITION BY",
         "InDoubtTooOld" => "check the ClickHouse server that does not answer",
         "ViewsUnseen" => {
-            "GRANT SHOW TABLES, SHOW COLUMNS on the materialized view and its table to the gateways' user"
+            "GRANT SHOW TABLES, SHOW COLUMNS on the materialized view and its table to the gateways' user; if INSERTs fail with 497, \
+             also SELECT on the gateways' table"
         }
         "ViewsNotOnce" => "give the table of the materialized view a deduplication window",
         _ => EXPLAINED,
