@@ -340,7 +340,7 @@ fn cutter() -> Cutter {
         routing_epoch: 0,
         destination: None,
         topic_id: None,
-        instance: 0,
+        cluster: None,
     };
     let committed = Committed { commit: None, begin: 0, log: Log { start: 0, end: 0 } };
     let now = Now { steady: Duration::ZERO, unix_seconds: 0 };

@@ -40,6 +40,7 @@ const _: () =
     assert!(rdkafka_sys::RD_KAFKA_VERSION == 0x02_0c_01_ff, "the C files are made for librdkafka 2.12.1");
 
 pub use ground::clock;
+pub use ground::cluster::UNNAMED as UNNAMED_CLUSTER;
 pub use ground::refusal::QueueProblem;
 pub use ground::security::{ConnectionProblem, security_settings};
 pub use ground::settings::{Identity, consumer_settings, probe_settings};

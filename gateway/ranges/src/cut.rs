@@ -59,7 +59,7 @@ pub struct Closed {
     /// Its messages' values.
     pub content: Content,
     /// Whether an earlier owner may have sent a longer range of its messages: it was cut short, or Kafka has deleted the beginning of that
-    /// range. Its rows may be inserted twice.
+    /// range; or the same range under another token, with another id of the cluster. Its rows may be inserted twice.
     pub doubtful: bool,
     /// Ranges that begin below this offset are doubtful; 0 if none are.
     pub doubtful_up_to: i64,
@@ -120,7 +120,7 @@ pub struct Cutter {
     /// Whether an earlier owner may have sent messages of the open range in another range.
     is_doubtful: bool,
     /// Ranges that begin below this offset may have been sent by an earlier owner in others, which began with messages that Kafka has
-    /// deleted; 0 if there are none.
+    /// deleted, or under other tokens; 0 if there are none.
     doubtful_up_to: i64,
 }
 

@@ -1,7 +1,7 @@
 //! What a new owner finds at the group coordinator, and where it starts. Pure.
 
 use super::{
-    Settings,
+    ClusterNumber, Settings,
     cut::{Beginning, Overtaken, doubtful_up_to},
     in_force::InForce,
     plan::{Newer, Plan, Unread},
@@ -62,6 +62,17 @@ pub struct Found {
     /// Offsets of the plan that lie behind the end of the log. The log was longer when the plan was made: brokers have lost its end, for
     /// instance by an unclean election. Messages with these offsets are still to come, and differ from those that were read.
     pub cut_off: Option<OffsetRange>,
+    /// Set if ranges in flight have tokens that were made with another id of the cluster.
+    pub renamed: Option<Renamed>,
+}
+
+/// The cluster reported another id when the plan was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Renamed {
+    /// The cluster as the plan names it.
+    pub then: ClusterNumber,
+    /// Offsets of ranges that the server may have under other tokens.
+    pub doubtful: OffsetRange,
 }
 
 /// Why this version must not read a partition.
@@ -140,7 +151,7 @@ impl Committed<'_> {
         let overtaken = (offset < first).then_some(Overtaken { lost, doubtful, first });
         let rule = settings.rule;
         Start {
-            found: Found { fresh: Some(why), overtaken, cut_off: None },
+            found: Found { fresh: Some(why), overtaken, cut_off: None, renamed: None },
             plan: None,
             beginning: Beginning {
                 rule,
@@ -175,7 +186,12 @@ impl Committed<'_> {
             doubtful: OffsetRange { first, next: doubtful_up_to(first, &cuts, horizon) },
             first,
         });
-        let newly_doubtful = overtaken.map_or(0, |overtaken| overtaken.doubtful.next);
+        let renamed = cluster_then(&plan, settings)
+            .filter(|_| first < horizon)
+            .map(|then| Renamed { then, doubtful: OffsetRange { first, next: horizon } });
+        let newly_doubtful = overtaken
+            .map_or(0, |overtaken| overtaken.doubtful.next)
+            .max(renamed.map_or(0, |renamed| renamed.doubtful.next));
         let planned = cuts.into_iter().filter(|cut| *cut > first).collect();
         let differs = InForce::planned(&plan, settings) != InForce::wanted(settings);
         let replaced = differs && first >= horizon;
@@ -188,7 +204,8 @@ impl Committed<'_> {
             doubtful_up_to: newly_doubtful.max(plan.doubtful_up_to.min(end)),
             switches: differs && !replaced,
         };
-        Start { found: Found { fresh: None, overtaken, cut_off }, plan: Some(plan), beginning, replaced }
+        let found = Found { fresh: None, overtaken, cut_off, renamed };
+        Start { found, plan: Some(plan), beginning, replaced }
     }
 }
 
@@ -200,4 +217,9 @@ fn is_same_topic(plan: &Plan, settings: &Settings) -> bool {
 /// Whether both ids are known and differ.
 fn recreated(plan: &Plan, settings: &Settings) -> bool {
     plan.topic_id.zip(settings.topic_id).is_some_and(|(then, now)| then != now)
+}
+
+/// The cluster of the plan, if both are known and differ.
+fn cluster_then(plan: &Plan, settings: &Settings) -> Option<ClusterNumber> {
+    plan.cluster.filter(|then| settings.cluster.is_some_and(|now| now != *then))
 }

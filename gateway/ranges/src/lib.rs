@@ -36,6 +36,7 @@
 //!
 //! Limits: [`CUTS_MAX`], [`METADATA_BYTES_MAX`], [`PROOF_AGE_MAX`], [`horizon::HORIZON_SECONDS`].
 
+mod cluster;
 mod commit;
 mod cut;
 mod destination;
@@ -54,10 +55,11 @@ mod spooled_range;
 mod token;
 mod wait;
 
+pub use cluster::ClusterNumber;
 pub use commit::{Commit, CommitOutcome, Urgency};
 pub use cut::{Closed, Cut, Cutter, Offer, Overtaken};
 pub use destination::Destination;
-pub use found::{Committed, Found, Fresh, Halt, Log};
+pub use found::{Committed, Found, Fresh, Halt, Log, Renamed};
 pub use partition::{Generation, OffsetRange, PartitionId, Verdict};
 pub use parts::{Parted, RefusedParts};
 pub use plan::{CUTS_MAX, METADATA_BYTES_MAX, Newer, Plan, TopicId, Unread};
@@ -101,8 +103,8 @@ pub struct Settings {
     pub destination: Option<Destination>,
     /// The topic's id, if the brokers report one.
     pub topic_id: TopicId,
-    /// A random number for this process.
-    pub instance: u64,
+    /// The cluster by whose id tokens are made, if it is known.
+    pub cluster: Option<ClusterNumber>,
 }
 
 /// The ranges of one partition in one generation.
@@ -127,7 +129,7 @@ pub struct Ranges {
     /// The end of the last range.
     tail: i64,
     log_end: i64,
-    /// Whether the stored plan allows sending ranges: it was found valid, or this generation committed it.
+    /// Whether the stored plan allows sending ranges: it was found valid, with the same id of the cluster, or this generation committed it.
     is_planned: bool,
     /// The horizon of the stored plan.
     horizon: i64,
@@ -222,7 +224,7 @@ impl Ranges {
             begun: beginning.first,
             tail: beginning.first,
             log_end: committed.log.end,
-            is_planned: !start.replaced,
+            is_planned: !start.replaced && start.found.renamed.is_none(),
             horizon: beginning.horizon,
             committed: plan.map(|plan| plan.offset),
             kept: plan.map(|plan| plan.offset),
@@ -300,7 +302,7 @@ impl Ranges {
             destination,
             horizon,
             topic_id: self.settings.topic_id,
-            instance: self.settings.instance,
+            cluster: self.settings.cluster,
             t0: self.t0(now),
             cuts: self.flight.listed().chain(self.ahead.iter().copied()).collect(),
             parted: self.partings.listed(),

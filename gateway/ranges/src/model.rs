@@ -3,12 +3,13 @@
 //! The world ([`world`]): a log that grows, has gaps and loses its beginning; a group that assigns the partition to one owner after the
 //! other and refuses commits of those left behind; owners that die, that leave properly, and that continue because they did not learn of
 //! the loss; queue volumes, whose next process takes over the blocks on them; commits and inserts whose answer or request is lost; a
-//! server that drops a token that it has seen within its window. Plans contain the parts of refused ranges; the gateway's model of
-//! `delivery::bisect` covers how parts are sent. The oracle ([`oracle`]) knows every row that is stored.
+//! server that drops a token that it has seen within its window; a cluster that reports another id, which is in tokens. Plans contain the
+//! parts of refused ranges; the gateway's model of `delivery::bisect` covers how parts are sent. The oracle ([`oracle`]) knows every row
+//! that is stored.
 //!
 //! In every schedule: no two different ranges that overlap are sent, whether or not they arrive; a range has one token and one shard; a
 //! commit never passes a message that is not stored; in the end every message is stored once. Exceptions are announced: offsets that
-//! Kafka lost, and those announced as doubtful for that reason.
+//! Kafka lost, those announced as doubtful for that reason, and those that were sent with another id of the cluster.
 //!
 //! Each [`Mistake`] is the same world with one rule broken by the owners. The oracle must detect every one.
 
@@ -61,6 +62,8 @@ enum Mistake {
     ForgetsTheAge,
     /// The plan is read without the offset up to which ranges are doubtful.
     ForgetsTheDoubt,
+    /// The plan is read as if its tokens were made with the id that the cluster has now.
+    ForgetsTheCluster,
     /// Ranges that ended by time are taken over from the volume wherever they end.
     TakesCutsOverUnplanned,
     /// Ranges that were made by another rule are taken over from the volume.
@@ -112,6 +115,8 @@ struct Tally {
     taken_over: u64,
     /// Those of them whose messages Kafka no longer had.
     taken_over_alone: u64,
+    /// Owners that found ranges in flight with another id of the cluster.
+    renamed: u64,
 }
 
 impl Tally {
@@ -127,6 +132,7 @@ impl Tally {
         self.parted += other.parted;
         self.taken_over += other.taken_over;
         self.taken_over_alone += other.taken_over_alone;
+        self.renamed += other.renamed;
     }
 }
 
@@ -161,6 +167,7 @@ fn every_message_is_stored_once_whatever_the_schedule() {
             assert!(tally.first_sent_left_behind > 100 && tally.asked > 10, "{tally:?}");
             assert!(tally.parted > 1_000, "{tally:?}");
             assert!(tally.taken_over > 500 && tally.taken_over_alone > 10, "{tally:?}");
+            assert!(tally.renamed > 100, "{tally:?}");
         }
         Err((seed, violation)) => {
             let (_, trace) = schedule(seed, None, true);
@@ -250,6 +257,12 @@ fn an_owner_that_forgets_the_age_of_a_token_is_noticed() {
 #[test]
 fn an_owner_that_forgets_what_is_doubtful_is_noticed() {
     assert!(matches!(is_noticed(Mistake::ForgetsTheDoubt), Violation::Doubled { .. }));
+}
+
+#[test]
+fn an_owner_that_forgets_the_cluster_is_noticed() {
+    let violation = is_noticed(Mistake::ForgetsTheCluster);
+    assert!(matches!(violation, Violation::Destinations { .. } | Violation::Doubled { .. }), "{violation:?}");
 }
 
 #[test]

@@ -8,12 +8,12 @@
 //! | 1 | rule: version |
 //! | varint | rule: bytes |
 //! | varint | rule: messages |
-//! | varint | routing epoch |
+//! | varint | routing epoch; with a last byte of 0 that it does not need if a cluster follows |
 //! | varint | horizon − committed offset |
 //! | 16 | topic id; zeros if it is unknown |
-//! | 3 | instance: the process that wrote this, little-endian |
-//! | 2 | [`DESTINATION_MAGIC`]: the destination follows. Earlier versions wrote a random instance of 8 bytes, which has these bytes here once in 65,536 |
-//! | 3 | [destination](Destination), little-endian |
+//! | 3 | [cluster](ClusterNumber), little-endian, if the routing epoch says so; else zeros. Earlier versions wrote a random number |
+//! | 2 | [`DESTINATION_MAGIC`]: the destination follows. The first versions wrote a random number of 8 bytes for these three fields, which has these bytes here once in 65,536 |
+//! | 3 | [destination](Destination), little-endian; zeros without the magic |
 //! | varint | t0: seconds since 1970 |
 //! | varint | number of cuts, at most [`CUTS_MAX`] |
 //! | varints | cuts, ascending up to the horizon: the first − committed offset, then each − the one before; each at least 1 |
@@ -21,10 +21,12 @@
 //! | | format 3: the gaps, below |
 //! | 4 | xxh3-64 of all bytes before, its lower half, little-endian |
 //!
-//! A varint is LEB128 of at most 63 bits. The number behind the slash is the format's. It changes whenever an older program could misread
-//! the bytes. It is 1 for a plan without ranges in parts, which older programs can read; 2 for a plan with such ranges, which an older
-//! program would send whole; and 3 for a plan with [gaps](super::gaps), which an older program would forget. The ranges in parts follow
-//! the cuts:
+//! A varint is LEB128 of at most 63 bits. Every version also reads one with a last byte that it does not need. So an earlier version reads
+//! a plan with a cluster, and takes the cluster for its random number, which decides nothing.
+//!
+//! The number behind the slash is the format's. It changes whenever an older program could misread the bytes. It is 1 for a plan without
+//! ranges in parts, which older programs can read; 2 for a plan with such ranges, which an older program would send whole; and 3 for a
+//! plan with [gaps](super::gaps), which an older program would forget. The ranges in parts follow the cuts:
 //!
 //! | bytes | field |
 //! | --- | --- |
@@ -56,6 +58,7 @@
 //! start. Metadata of a newer program is [`Unread::Newer`]; the partition must then not be read.
 
 use super::{
+    cluster::ClusterNumber,
     destination::Destination,
     gaps::GAPS_MAX,
     parts::{self, PARTED_MAX, Parted, REFUSED_BYTES_MAX, REFUSED_MAX, RefusedParts},
@@ -69,7 +72,7 @@ use twox_hash::XxHash3_64;
 pub const METADATA_BYTES_MAX: usize = 4_096;
 
 /// Maximum number of cuts in a plan. Chosen: a cut by time every second leaves 256 s of inserts in flight, and the largest plan stays
-/// below [`METADATA_BYTES_MAX`] (2,852 bytes without ranges in parts, tested).
+/// below [`METADATA_BYTES_MAX`] (2,853 bytes without ranges in parts, tested).
 pub const CUTS_MAX: usize = 256;
 
 const MAGIC: &str = "sluice-plan/";
@@ -82,8 +85,8 @@ const FORMAT_GAPS: &str = "3";
 /// Lies behind every offset. Chosen: half of what an offset can be.
 const DOUBT_MARK: i64 = 1 << 62;
 
-/// Stands in front of a destination. Chosen at random. An earlier version reads it, and what follows, as part of the instance, which decides
-/// nothing.
+/// Stands in front of a destination. Chosen at random. The first versions read it, and what follows, as part of their random number, which
+/// decides nothing.
 const DESTINATION_MAGIC: [u8; 2] = [0xd5, 0x7a];
 
 /// A topic's id; `None` if the brokers report none.
@@ -104,8 +107,8 @@ pub struct Plan {
     pub horizon: i64,
     /// The topic's id.
     pub topic_id: TopicId,
-    /// The process that wrote it, a random number; of 24 bits beside a destination.
-    pub instance: u64,
+    /// The cluster by whose id the tokens of its ranges were made; `None` where it is not written down.
+    pub cluster: Option<ClusterNumber>,
     /// Seconds since 1970 before which no range from `offset` on was first sent.
     pub t0: u64,
     /// Ends of ranges that do not end by size: ascending, above `offset`, up to the horizon.
@@ -114,8 +117,8 @@ pub struct Plan {
     pub parted: Vec<Parted>,
     /// Offsets that no owner has read, because Kafka no longer had them: ascending, disjoint, at most [`GAPS_MAX`].
     pub gaps: Vec<OffsetRange>,
-    /// Ranges that begin below this offset may have been sent in others, which began with messages that Kafka has deleted. Not above
-    /// `offset` if there are none.
+    /// Ranges that begin below this offset may have been sent in others, which began with messages that Kafka has deleted, or under tokens
+    /// with another id of the cluster. Not above `offset` if there are none.
     pub doubtful_up_to: i64,
 }
 
@@ -145,8 +148,12 @@ pub enum Newer {
 }
 
 impl Plan {
-    fn instance_bytes(&self) -> [u8; 8] {
-        let mut bytes = self.instance.to_le_bytes();
+    /// The cluster and the destination.
+    fn place_bytes(&self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        if let Some(cluster) = self.cluster {
+            bytes[..3].copy_from_slice(&cluster.number().to_le_bytes()[..3]);
+        }
         if let Some(destination) = self.destination {
             bytes[3..5].copy_from_slice(&DESTINATION_MAGIC);
             bytes[5..].copy_from_slice(&destination.number().to_le_bytes()[..3]);
@@ -168,9 +175,12 @@ impl Plan {
         put_varint(&mut body, self.rule.bytes);
         put_varint(&mut body, self.rule.messages);
         put_varint(&mut body, u64::from(self.routing_epoch));
+        if self.cluster.is_some() {
+            pad_varint(&mut body);
+        }
         put_varint(&mut body, distance(self.offset, self.horizon));
         body.extend_from_slice(&self.topic_id.unwrap_or_default());
-        body.extend_from_slice(&self.instance_bytes());
+        body.extend_from_slice(&self.place_bytes());
         put_varint(&mut body, self.t0);
         put_varint(&mut body, self.cuts.len() as u64);
         let mut from = self.offset;
@@ -234,15 +244,13 @@ impl Plan {
     }
 }
 
-/// Who wrote a plan, and where its ranges are sent.
-fn instance_of(bytes: [u8; 8]) -> (u64, Option<Destination>) {
-    let instance = u64::from_le_bytes(bytes);
-    let [.., magic_first, magic_last, low, middle, high] = bytes;
+/// Where the ranges of a plan come from, and where they are sent.
+fn place_of(bytes: [u8; 8], has_cluster: bool) -> (Option<ClusterNumber>, Option<Destination>) {
+    let [from_low, from_middle, from_high, magic_first, magic_last, low, middle, high] = bytes;
+    let cluster = ClusterNumber::of_number(u32::from_le_bytes([from_low, from_middle, from_high, 0]));
     let destination = Destination::of_number(u32::from_le_bytes([low, middle, high, 0]));
-    match destination.filter(|_| [magic_first, magic_last] == DESTINATION_MAGIC) {
-        None => (instance, None),
-        some => (instance & ((1 << 24) - 1), some),
-    }
+    let has_destination = [magic_first, magic_last] == DESTINATION_MAGIC;
+    (cluster.filter(|_| has_cluster), destination.filter(|_| has_destination))
 }
 
 fn put_parted(out: &mut Vec<u8>, offset: i64, parted: &[Parted]) {
@@ -299,6 +307,14 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
+/// Adds a byte that the varint at the end does not need.
+fn pad_varint(out: &mut Vec<u8>) {
+    if let Some(last) = out.last_mut() {
+        *last |= 0x80;
+        out.push(0);
+    }
+}
+
 /// The bytes that are not read yet.
 struct Fields<'a>(&'a [u8]);
 
@@ -312,10 +328,11 @@ impl Fields<'_> {
         if bytes == 0 || messages == 0 {
             return Err(Unread::Damaged);
         }
-        let routing_epoch = u32::try_from(self.varint()?).map_err(|_| Unread::Damaged)?;
+        let (routing_epoch, has_cluster) = self.padded_varint()?;
+        let routing_epoch = u32::try_from(routing_epoch).map_err(|_| Unread::Damaged)?;
         let horizon = self.offset_above(offset)?;
         let topic_id = Some(self.bytes()?).filter(|id| *id != [0; 16]);
-        let (instance, destination) = instance_of(self.bytes()?);
+        let (cluster, destination) = place_of(self.bytes()?, has_cluster);
         let t0 = self.varint()?;
         let cuts = self.cuts(offset)?;
         let parted = if format == FORMAT { Vec::new() } else { self.parted(offset)? };
@@ -337,7 +354,7 @@ impl Fields<'_> {
             destination,
             horizon,
             topic_id,
-            instance,
+            cluster,
             t0,
             cuts,
             parted,
@@ -438,12 +455,17 @@ impl Fields<'_> {
     }
 
     fn varint(&mut self) -> Result<u64, Unread> {
+        self.padded_varint().map(|(value, _)| value)
+    }
+
+    /// A varint, and whether its last byte is one that it does not need.
+    fn padded_varint(&mut self) -> Result<(u64, bool), Unread> {
         let mut value = 0;
         for shift in (0..63).step_by(7) {
             let [byte] = self.bytes()?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
-                return Ok(value);
+                return Ok((value, shift > 0 && byte == 0));
             }
         }
         Err(Unread::Damaged)

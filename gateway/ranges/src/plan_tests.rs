@@ -11,7 +11,7 @@ fn small() -> Plan {
         destination: None,
         horizon: 5_000,
         topic_id: Some([7; 16]),
-        instance: 42,
+        cluster: None,
         t0: 1_790_000_000,
         cuts: vec![101, 260, 4_000],
         parted: Vec::new(),
@@ -30,24 +30,66 @@ fn framed(body: &[u8]) -> String {
 /// Groups have plans of older builds: any change of these bytes needs another format.
 #[test]
 fn the_format_never_changes() {
-    let text = "sluice-plan/1:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB3PNh/o";
+    let text = "sluice-plan/1:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHBwAAAAAAAAAAgPfE1QYDAZ8BnB1LHdx6";
     assert_eq!(small().encode(), text);
     assert_eq!(Plan::decode(100, text), Ok(small()));
 }
 
-/// A version before reads such a plan, and takes the destination for a part of the instance.
+/// Earlier versions wrote a random number, here 42, where the cluster stands now. That names no cluster, whatever the number is.
 #[test]
-fn a_destination_stands_where_versions_before_have_a_random_number() {
+fn plans_of_earlier_versions_name_no_cluster() {
+    let gaps = vec![OffsetRange { first: 0, next: 7 }, OffsetRange { first: 40, next: 100 }];
+    for (text, plan) in [
+        ("sluice-plan/1:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB3PNh/o", small()),
+        (
+            "sluice-plan/3:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB0AAgAHITwQhojW",
+            Plan { gaps, ..small() },
+        ),
+    ] {
+        assert_eq!(Plan::decode(100, text), Ok(plan));
+    }
+}
+
+/// The bytes of a plan without the checksum.
+fn body(text: &str) -> Vec<u8> {
+    let mut bytes = STANDARD_NO_PAD.decode(&text[MAGIC.len() + 2..]).unwrap();
+    bytes.truncate(bytes.len() - 4);
+    bytes
+}
+
+/// An earlier version reads the same fields, and takes the cluster and the destination for its random number.
+#[test]
+fn a_cluster_and_a_destination_stand_where_earlier_versions_have_a_random_number() {
+    let cluster = ClusterNumber::of_number(0x0006_0504);
     let destination = Destination::of_number(0x0003_0201);
-    let plan = Plan { destination, ..small() };
-    let text = plan.encode();
-    assert_eq!(Plan::decode(100, &text), Ok(plan));
-    let bytes = |text: &str| STANDARD_NO_PAD.decode(&text[MAGIC.len() + 2..]).unwrap();
-    let (with, without) = (bytes(&text), bytes(&small().encode()));
-    let instance = without.windows(8).position(|bytes| bytes == 42_u64.to_le_bytes()).unwrap();
-    assert_eq!(with[instance..instance + 8], [42, 0, 0, 0xd5, 0x7a, 1, 2, 3]);
-    let others = |bytes: &[u8]| [&bytes[..instance], &bytes[instance + 8..bytes.len() - 4]].concat();
-    assert_eq!(others(&with), others(&without));
+    for (plan, text, expected) in [
+        (
+            Plan { destination, ..small() },
+            "sluice-plan/1:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHBwAAANV6AQIDgPfE1QYDAZ8BnB0zQQFR",
+            [0, 0, 0, 0xd5, 0x7a, 1, 2, 3],
+        ),
+        (
+            Plan { cluster, ..small() },
+            "sluice-plan/1:ZAKAgIAIoI0GgwCkJgcHBwcHBwcHBwcHBwcHBwcEBQYAAAAAAID3xNUGAwGfAZwd3nYp2Q",
+            [4, 5, 6, 0, 0, 0, 0, 0],
+        ),
+        (
+            Plan { cluster, destination, ..small() },
+            "sluice-plan/1:ZAKAgIAIoI0GgwCkJgcHBwcHBwcHBwcHBwcHBwcEBQbVegECA4D3xNUGAwGfAZwdIJkXhA",
+            [4, 5, 6, 0xd5, 0x7a, 1, 2, 3],
+        ),
+    ] {
+        assert_eq!(plan.encode(), text);
+        let is_padded = usize::from(plan.cluster.is_some());
+        // Behind 12 bytes and the topic's id.
+        let place = 28 + is_padded;
+        let (with, without) = (body(text), body(&small().encode()));
+        assert_eq!(with[place..place + 8], expected);
+        assert_eq!(with[place + 8..], without[place + 8 - is_padded..], "what follows is the same");
+        // The fields before the horizon: the routing epoch is 3 to every version.
+        assert_eq!(Fields(&with[9..]).varint(), Ok(3));
+        assert_eq!(Plan::decode(100, text), Ok(plan));
+    }
 }
 
 #[test]
@@ -56,7 +98,7 @@ fn the_format_with_ranges_in_parts_never_changes() {
         RefusedParts { check: 0x0403_0201, rows: 3_001, height: 2, code: 469, refused: vec![0, 1, 187] };
     let plan =
         Plan { parted: vec![Parted { range: OffsetRange { first: 101, next: 260 }, parts }], ..small() };
-    let text = "sluice-plan/2:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB0BAZ8BAQIDBLkXAtUDAgACuQEB";
+    let text = "sluice-plan/2:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHBwAAAAAAAAAAgPfE1QYDAZ8BnB0BAZ8BAQIDBLkXAtUDAgACuQEB";
     assert_eq!(plan.encode()[..text.len()], *text);
     assert_eq!(Plan::decode(100, &plan.encode()), Ok(plan));
 }
@@ -65,7 +107,7 @@ fn the_format_with_ranges_in_parts_never_changes() {
 fn the_format_with_gaps_never_changes() {
     let gaps = vec![OffsetRange { first: 0, next: 7 }, OffsetRange { first: 40, next: 100 }];
     let plan = Plan { gaps, ..small() };
-    let text = "sluice-plan/3:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB0AAgAHITwQhojW";
+    let text = "sluice-plan/3:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHBwAAAAAAAAAAgPfE1QYDAZ8BnB0AAgAHITzZpx1E";
     assert_eq!(plan.encode(), text);
     assert_eq!(Plan::decode(100, text), Ok(plan));
 }
@@ -74,7 +116,7 @@ fn the_format_with_gaps_never_changes() {
 fn doubtful_ranges_are_a_gap_behind_all_offsets_to_an_older_program() {
     let gap = |first| OffsetRange { first, next: first + 1 };
     let plan = Plan { gaps: vec![gap(40)], doubtful_up_to: 108, ..small() };
-    let text = "sluice-plan/3:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHByoAAAAAAAAAgPfE1QYDAZ8BnB0AAigBw4CAgICAgIBAAY8TEmg";
+    let text = "sluice-plan/3:ZAKAgIAIoI0GA6QmBwcHBwcHBwcHBwcHBwcHBwAAAAAAAAAAgPfE1QYDAZ8BnB0AAigBw4CAgICAgIBAARJ1+7o";
     assert_eq!(plan.encode(), text);
     assert_eq!(Plan::decode(100, text), Ok(plan.clone()));
     let to_an_older = Plan { gaps: vec![gap(40), gap(DOUBT_MARK + 108)], doubtful_up_to: 0, ..small() };
@@ -94,6 +136,8 @@ fn the_largest_plan_fits_the_metadata() {
         offset: far,
         rule: Rule { version: Version::Before, bytes: 1 << 62, messages: 1 << 62 },
         routing_epoch: u32::MAX,
+        cluster: ClusterNumber::of_number(1),
+        destination: Destination::of_number(1),
         horizon: i64::MAX,
         t0: i64::MAX.unsigned_abs(),
         cuts: (1..=256).map(|n| far + n * far).collect(),
@@ -101,7 +145,7 @@ fn the_largest_plan_fits_the_metadata() {
     };
     let text = plan.encode();
     assert!(text.len() <= METADATA_BYTES_MAX, "{}", text.len());
-    assert_eq!(text.len(), 2_852, "what the module says");
+    assert_eq!(text.len(), 2_853, "what the module says");
     assert_eq!(Plan::decode(far, &text), Ok(plan.clone()));
     // Each gap takes 3 bytes; no block has room for more of them.
     let parts = RefusedParts {
@@ -174,8 +218,11 @@ prop_compose! {
         version in prop::sample::select(&Version::KNOWN[..]),
         bytes in 1..1u64 << 40,
         messages in 1..1u64 << 40,
-        (routing_epoch, instance, t0) in (any::<u32>(), 0..1u64 << 24, 0..1u64 << 40),
-        destination in prop::option::of((1..1u32 << 24).prop_map(|number| Destination::of_number(number).unwrap())),
+        (routing_epoch, t0) in (any::<u32>(), 0..1u64 << 40),
+        (cluster, destination) in (
+            prop::option::of((1..1u32 << 24).prop_map(|number| ClusterNumber::of_number(number).unwrap())),
+            prop::option::of((1..1u32 << 24).prop_map(|number| Destination::of_number(number).unwrap())),
+        ),
         ahead in 0..1i64 << 40,
         topic_id in prop::option::of(any::<[u8; 16]>().prop_filter("zeros are none", |id| *id != [0; 16])),
         gaps in prop::collection::vec(1..1i64 << 50, 0..=CUTS_MAX),
@@ -183,7 +230,7 @@ prop_compose! {
         let cuts: Vec<i64> = gaps.iter().scan(offset, |at, gap| { *at += gap; Some(*at) }).collect();
         let horizon = cuts.last().unwrap_or(&offset) + ahead;
         let rule = Rule { version, bytes, messages };
-        Plan { offset, rule, routing_epoch, destination, horizon, topic_id, instance, t0, cuts, parted: Vec::new(), gaps: Vec::new(), doubtful_up_to: 0 }
+        Plan { offset, rule, routing_epoch, destination, horizon, topic_id, cluster, t0, cuts, parted: Vec::new(), gaps: Vec::new(), doubtful_up_to: 0 }
     }
 }
 

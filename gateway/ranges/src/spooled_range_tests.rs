@@ -4,7 +4,7 @@ use super::*;
 
 const RULE: Rule = Rule { version: Version::After, bytes: 1_000, messages: 3 };
 const SETTINGS: Settings =
-    Settings { rule: RULE, routing_epoch: 0, destination: None, topic_id: None, instance: 1 };
+    Settings { rule: RULE, routing_epoch: 0, destination: None, topic_id: None, cluster: None };
 const LOG: Log = Log { start: 0, end: 1_000 };
 
 fn at(seconds: u64) -> Now {
@@ -110,7 +110,7 @@ fn a_range_in_parts_that_kafka_cut_into_is_forgotten() {
         destination: None,
         horizon: 40,
         topic_id: None,
-        instance: 2,
+        cluster: None,
         t0: 900,
         cuts: Vec::new(),
         parted,

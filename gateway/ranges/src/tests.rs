@@ -2,6 +2,7 @@
 
 use super::*;
 
+mod clusters;
 mod cut_off;
 mod destinations;
 mod in_parts;
@@ -18,7 +19,7 @@ fn at(seconds: u64) -> Now {
 }
 
 fn settings(rule: Rule) -> Settings {
-    Settings { rule, routing_epoch: 0, destination: None, topic_id: Some([9; 16]), instance: 1 }
+    Settings { rule, routing_epoch: 0, destination: None, topic_id: Some([9; 16]), cluster: None }
 }
 
 fn range(first: i64, next: i64) -> OffsetRange {
@@ -34,7 +35,7 @@ fn plan(offset: i64, horizon: i64, cuts: &[i64]) -> Plan {
         destination: None,
         horizon,
         topic_id,
-        instance: 2,
+        cluster: None,
         t0: 900,
         cuts: cuts.to_vec(),
         parted: Vec::new(),
@@ -94,7 +95,10 @@ fn released(ranges: &mut Ranges, seconds: u64) -> Vec<OffsetRange> {
 #[test]
 fn nothing_is_sent_before_the_first_commit() {
     let (mut ranges, mut cutter, found) = assign(None, RULE, Log { start: 5, end: 1_000 }).unwrap();
-    assert_eq!(found, Found { fresh: Some(Fresh::NeverCommitted), overtaken: None, cut_off: None });
+    assert_eq!(
+        found,
+        Found { fresh: Some(Fresh::NeverCommitted), overtaken: None, cut_off: None, renamed: None }
+    );
     assert_eq!(take(&mut ranges, &mut cutter, 3), [range(5, 8)]);
     assert_eq!(released(&mut ranges, 0), []);
     assert_eq!(ranges.waits_for(at(0)), Some(Wait::FirstCommit));
@@ -236,7 +240,7 @@ fn nothing_ends_by_time_below_the_horizon_that_was_found() {
     let metadata = plan(10, 14, &[11]).encode();
     let (mut ranges, mut cutter, found) =
         assign(Some((10, &metadata)), RULE, Log { start: 0, end: 1_000 }).unwrap();
-    assert_eq!(found, Found { fresh: None, overtaken: None, cut_off: None });
+    assert_eq!(found, Found { fresh: None, overtaken: None, cut_off: None, renamed: None });
     assert_eq!(take(&mut ranges, &mut cutter, 3), [range(10, 11)]);
     assert_eq!(cutter.flush(), None);
     assert_eq!(released(&mut ranges, 0), [range(10, 11)], "without a commit of one's own");

@@ -41,7 +41,7 @@ pub struct SpoolMetadata {
     pub cluster: Arc<str>,
     /// Its range; `None` if it must not be taken over.
     pub kept: Option<SpooledRange>,
-    /// Whether an earlier owner may have sent some of its messages in a longer range: its rows then count as possibly doubled once they
+    /// Whether an earlier owner may have sent some of its messages under another token: its rows then count as possibly doubled once they
     /// are inserted.
     pub is_doubtful: bool,
     /// Whether its offsets may be committed while it is on the volume (`delivery.commit: AfterEnqueue`).

@@ -359,7 +359,7 @@ impl Shards {
     }
 
     /// The shard of a block: the one that its range has always gone to, if that still exists. An earlier owner may have sent the block to
-    /// other servers than the shard has now, into another table, or in a longer range. Then its rows count as possible duplicates.
+    /// other servers than the shard has now, into another table, or under another token. Then its rows count as possible duplicates.
     pub fn of(&self, ready: &mut Ready) -> Arc<Shard> {
         let (block, release) = (&ready.sealed.block, &ready.release);
         let shard = &self.shards[self.route.place_of(release.routing_epoch, &block.id)];

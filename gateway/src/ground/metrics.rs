@@ -327,7 +327,7 @@ impl Metrics {
             ),
             doubtful_ranges: make.counter(
                 "doubtful_ranges_total",
-                "Ranges whose messages an earlier owner may have sent in longer ones; their rows count in possible_duplicate_rows_total.",
+                "Ranges whose messages an earlier owner may have sent under another token; their rows count in possible_duplicate_rows_total.",
             ),
             partitions_halted: make.gauge(
                 "partitions_halted",

@@ -363,7 +363,7 @@ fn plan(offset: i64) -> Plan {
         destination: None,
         horizon: offset,
         topic_id: None,
-        instance: 7,
+        cluster: None,
         t0: 1,
         cuts: Vec::new(),
         parted: Vec::new(),

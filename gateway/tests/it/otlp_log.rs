@@ -80,9 +80,9 @@ fn id() -> PartitionId {
     PartitionId { topic: "otlp".into(), partition: 0 }
 }
 
-fn settings(instance: u64) -> Settings {
+fn settings() -> Settings {
     let rule = Rule { version: Version::CURRENT, bytes: 60, messages: 4 };
-    Settings { rule, routing_epoch: 0, destination: None, topic_id: Some(VOLUME), instance }
+    Settings { rule, routing_epoch: 0, destination: None, topic_id: Some(VOLUME), cluster: None }
 }
 
 impl World {
@@ -124,9 +124,8 @@ impl World {
             log: Bounds { start, end },
         };
         let generation = Generation(self.generations);
-        let (ranges, cutter, found) =
-            Ranges::assigned(generation, &committed, settings(self.generations), self.now())
-                .expect("the plan is one of this version");
+        let (ranges, cutter, found) = Ranges::assigned(generation, &committed, settings(), self.now())
+            .expect("the plan is one of this version");
         assert!(found.overtaken.is_none() && found.cut_off.is_none(), "{found:?}");
         let cursor = view.read_from(cutter.position());
         Ok(Process {

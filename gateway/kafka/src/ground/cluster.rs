@@ -11,7 +11,7 @@ use rdkafka::client::{Client, ClientContext};
 use rdkafka::error::KafkaResult;
 
 /// The name of a cluster whose brokers report no id. Kafka's own ids are 22 characters of base64.
-pub(crate) const UNNAMED: &str = "unnamed";
+pub const UNNAMED: &str = "unnamed";
 
 /// The id that the brokers report, or [`UNNAMED`].
 ///

@@ -15,13 +15,13 @@
 //! Limits: start offsets are requested at most every [`READ_INTERVAL_MIN`].
 
 use crate::{
-    ground::clock,
+    ground::{clock, cluster::UNNAMED},
     group::{committer::Beginning, stats::ConsumerStats},
 };
 use sluice_gateway_config::InitialOffset;
 use sluice_ranges::{
-    Committed, Cutter, Destination, Found, Generation, OffsetRange, PartitionId, Ranges, Settings,
-    SpooledRange,
+    ClusterNumber, Committed, Cutter, Destination, Found, Generation, OffsetRange, PartitionId, Ranges,
+    Renamed, Settings, SpooledRange,
 };
 use std::{
     collections::BTreeSet,
@@ -244,7 +244,8 @@ impl Arrivals {
         let generation = Generation(self.generations);
         let kept = self.kept_ranges.as_ref().map(|of| of(id, generation, cluster)).unwrap_or_default();
         let destination = self.destination_of.as_ref().map(|of| of(id));
-        let settings = Settings { topic_id: *topic_id, destination, ..self.policy.settings };
+        let from = Some(ClusterNumber::of(cluster));
+        let settings = Settings { topic_id: *topic_id, destination, cluster: from, ..self.policy.settings };
         match Ranges::assigned_with(generation, &committed, settings, clock::now(), &kept) {
             Ok((ranges, cutter, found, taken)) => {
                 if !kept.is_empty() {
@@ -252,6 +253,9 @@ impl Arrivals {
                     tracing::info!(partition = %id, found, taken, "taking over blocks of an earlier run from the queue volume");
                 }
                 say_found(id, &found, stats);
+                if let Some(renamed) = found.renamed {
+                    say_renamed(id, renamed, cluster);
+                }
                 let position = cutter.position();
                 let begun = Begun { generation, cutter, log_end: log.end, cluster: cluster.clone() };
                 let is_kept = self.kept.remove(id);
@@ -304,4 +308,23 @@ fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
              possible_duplicate_rows_total)"
         );
     }
+}
+
+/// Logs that the cluster has another id than when the plan was made.
+fn say_renamed(id: &PartitionId, Renamed { then, doubtful }: Renamed, now: &str) {
+    let former = if then == ClusterNumber::of(UNNAMED) {
+        UNNAMED.to_owned()
+    } else {
+        format!("an id with the number {}", then.number())
+    };
+    tracing::warn!(
+        partition = %id,
+        %former,
+        now,
+        first = doubtful.first,
+        next = doubtful.next,
+        "the Kafka cluster had the id `former` when the ranges in flight were planned, and has the id `now` (unnamed: the brokers report \
+         none). The deduplication token of a range contains the id: rows of these ranges that are in ClickHouse already are inserted twice, \
+         and all of their rows count in possible_duplicate_rows_total"
+    );
 }

@@ -7,7 +7,8 @@ use crossbeam_channel::{TrySendError, bounded};
 use rdkafka::error::KafkaResult;
 use sluice_gateway_config::InitialOffset;
 use sluice_ranges::{
-    Closed, CommitOutcome, Content, Cut, Fill, Log, OffsetRange, Rule, Settings, TopicId, Version,
+    Closed, ClusterNumber, CommitOutcome, Content, Cut, Fill, Log, OffsetRange, Plan, Rule, Settings,
+    TopicId, Version,
 };
 
 const RULE: Rule = Rule { version: Version::Before, bytes: 100, messages: 10 };
@@ -20,7 +21,8 @@ fn id(partition: i32) -> PartitionId {
 fn assignment() -> (Assignment, Sender<Report>, Shortage) {
     let (ownership, wake, shortage) = (bounded(1).0, bounded(1).0, Shortage::default());
     let (reports, reports_in) = bounded(16);
-    let settings = Settings { rule: RULE, routing_epoch: 0, destination: None, topic_id: None, instance: 1 };
+    let settings =
+        Settings { rule: RULE, routing_epoch: 0, destination: None, topic_id: None, cluster: None };
     let policy = Policy { settings, initial_offset: InitialOffset::Earliest, active_max: 8 };
     let inbox = Inbox { ownership, wake, shortage: shortage.clone() };
     (Assignment::new(vec![inbox], reports_in, Box::new(|_| Ok(())), policy), reports, shortage)
@@ -354,26 +356,30 @@ fn nothing_begins_in_a_process_that_leaves() {
     assert!(!assignment.owns(&id(0)) && assignment.steps().assign.is_empty());
 }
 
-#[test]
-fn a_partition_replays_until_a_range_ends_at_the_horizon() {
-    let (mut assignment, reports, _) = assignment();
-    let stats = ConsumerStats::default();
-    let plan = sluice_ranges::Plan {
+/// An earlier owner may have sent ranges below the offset 4.
+fn plan(cluster: Option<ClusterNumber>) -> Plan {
+    Plan {
         offset: 0,
         rule: RULE,
         routing_epoch: 0,
         destination: None,
         horizon: 4,
         topic_id: None,
-        instance: 2,
+        cluster,
         t0: 1,
         cuts: vec![],
         parted: vec![],
         gaps: vec![],
         doubtful_up_to: 0,
-    };
+    }
+}
+
+#[test]
+fn a_partition_replays_until_a_range_ends_at_the_horizon() {
+    let (mut assignment, reports, _) = assignment();
+    let stats = ConsumerStats::default();
     assignment.arrivals.arrive(vec![id(0)]);
-    assignment.begin(id(0), &beginning(Some((0, plan.encode()))), &stats);
+    assignment.begin(id(0), &beginning(Some((0, plan(None).encode()))), &stats);
     assert!(assignment.owned[&id(0)].ranges.is_replaying());
     let generation = assignment.owned[&id(0)].generation;
     let closed = closed(OffsetRange { first: 0, next: 4 });
@@ -481,3 +487,6 @@ mod leaving;
 
 #[path = "assignment_quarantine_tests.rs"]
 mod quarantine;
+
+#[path = "assignment_cluster_tests.rs"]
+mod clusters;

@@ -36,7 +36,6 @@ use sluice_gateway_config::{GroupProtocol, InitialOffset, Kafka, SecretFileError
 use sluice_login::Renewal;
 use sluice_ranges::{Rule, Settings};
 use std::{
-    hash::{BuildHasher as _, RandomState},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -154,10 +153,10 @@ impl Limits {
         let settings = Settings {
             rule: self.rule,
             routing_epoch: self.routing_epoch,
-            // The topic id and the destination of each partition are read when the partition starts.
+            // The topic id, the destination and the cluster of each partition are read when the partition starts.
             destination: None,
             topic_id: None,
-            instance: RandomState::new().hash_one(std::process::id()),
+            cluster: None,
         };
         Policy { settings, initial_offset, active_max }
     }

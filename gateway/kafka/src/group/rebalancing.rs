@@ -364,7 +364,7 @@ mod tests {
         let (ownership, wake) = (bounded(1).0, bounded(1).0);
         let (reports, reports_in) = bounded(16);
         let rule = Rule { version: Version::Before, bytes: 100, messages: 10 };
-        let settings = Settings { rule, routing_epoch: 0, destination: None, topic_id: None, instance: 1 };
+        let settings = Settings { rule, routing_epoch: 0, destination: None, topic_id: None, cluster: None };
         let policy = Policy { settings, initial_offset: InitialOffset::Earliest, active_max: 8 };
         let inbox = Inbox { ownership, wake, shortage: Shortage::default() };
         let mut assignment = Assignment::new(vec![inbox], reports_in, Box::new(|_| Ok(())), policy);

@@ -37,6 +37,7 @@ pub struct Oracle {
     rows: BTreeMap<i64, u32>,
     lost: Vec<OffsetRange>,
     doubtful: Vec<OffsetRange>,
+    renamed: Vec<OffsetRange>,
 }
 
 impl Oracle {
@@ -44,6 +45,11 @@ impl Oracle {
     pub fn announce(&mut self, lost: OffsetRange, doubtful: OffsetRange) {
         self.lost.push(lost);
         self.doubtful.push(doubtful);
+    }
+
+    /// Records announced offsets: ranges of them may have tokens with another id of the cluster, too.
+    pub fn rename(&mut self, renamed: OffsetRange) {
+        self.renamed.push(renamed);
     }
 
     /// Whether a token is stored, as `system.part_log` would say.
@@ -61,7 +67,8 @@ impl Oracle {
             }
         }
         let known = self.ranges.insert((range.first, range.next), destination);
-        if known.is_some_and(|known| known != destination) && !self.is_announced(range) {
+        let is_announced = self.is_announced(range) || self.is_renamed(range);
+        if known.is_some_and(|known| known != destination) && !is_announced {
             return Err(Violation::Destinations { range });
         }
         Ok(())
@@ -105,6 +112,11 @@ impl Oracle {
             }
         }
         Ok(())
+    }
+
+    /// Whether every offset of a range was announced as sent with another id of the cluster.
+    fn is_renamed(&self, range: OffsetRange) -> bool {
+        (range.first..range.next).all(|offset| within(&self.renamed, offset))
     }
 
     /// Whether every offset of a range was announced as doubtful or lost.

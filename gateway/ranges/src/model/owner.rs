@@ -2,8 +2,8 @@
 
 use super::Mistake;
 use crate::{
-    Closed, Committed, Content, Cut, Cutter, Generation, Now, Offer, OffsetRange, Overtaken, Plan, Ranges,
-    RefusedParts, Rule, Settings, SpooledRange, Verdict, Version, flight::Progress,
+    Closed, ClusterNumber, Committed, Content, Cut, Cutter, Found, Generation, Now, Offer, OffsetRange,
+    Overtaken, Plan, Ranges, RefusedParts, Rule, Settings, SpooledRange, Verdict, Version, flight::Progress,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -30,6 +30,8 @@ impl Message {
 pub struct Block {
     pub range: OffsetRange,
     pub content: Content,
+    /// The cluster by whose id its token is made.
+    pub cluster: Option<ClusterNumber>,
     pub offsets: Vec<i64>,
 }
 
@@ -83,7 +85,7 @@ pub fn settings(number: u64) -> Settings {
     let (bytes, messages) = if number % 4 < 2 { (12, 5) } else { (7, 3) };
     let rule = Rule { version, bytes, messages };
     let routing_epoch = u32::from(number >= SETTINGS / 2);
-    Settings { rule, routing_epoch, destination: None, topic_id: Some([1; 16]), instance: number }
+    Settings { rule, routing_epoch, destination: None, topic_id: Some([1; 16]), cluster: None }
 }
 
 /// The plan as read by an owner with this mistake.
@@ -95,6 +97,7 @@ fn misread(offset: i64, metadata: &str, settings: &Settings, mistake: Option<Mis
         Some(Mistake::ForgetsTheRoute) => plan.routing_epoch = settings.routing_epoch,
         Some(Mistake::ForgetsTheAge) => plan.t0 = u64::MAX >> 2,
         Some(Mistake::ForgetsTheDoubt) => plan.doubtful_up_to = 0,
+        Some(Mistake::ForgetsTheCluster) => plan.cluster = settings.cluster,
         _ => {}
     }
     plan.encode()
@@ -111,15 +114,14 @@ fn mistaken(kept: SpooledRange, committed: &Committed<'_>, mistake: Option<Mista
 }
 
 impl Owner {
-    /// A new owner with the blocks that an earlier run left on its volume. Also returns the offsets that Kafka no longer had, and how
-    /// many blocks were taken over.
+    /// A new owner with the blocks that an earlier run left on its volume. Also returns what it found, and how many blocks were taken over.
     pub fn assigned(
         (process, membership): (usize, u64),
         committed: &Committed<'_>,
         (settings, left): (Settings, &[OnVolume]),
         mistake: Option<Mistake>,
         seconds: u64,
-    ) -> (Self, Option<Overtaken>, usize) {
+    ) -> (Self, Found, usize) {
         let read = committed.commit.map(|(offset, text)| (offset, misread(offset, text, &settings, mistake)));
         let horizon = committed
             .commit
@@ -154,7 +156,7 @@ impl Owner {
             mistake,
             next_rule: None,
         };
-        (owner, found.overtaken, taken.len())
+        (owner, found, taken.len())
     }
 
     /// The worker reads the next message. `false` if there is none, or it must not be taken.
@@ -207,7 +209,8 @@ impl Owner {
     fn end(&mut self, closed: Closed) {
         let offsets = std::mem::take(&mut self.open);
         assert_eq!(closed.fill.messages, offsets.len() as u64);
-        let block = Block { range: closed.range, content: closed.content, offsets };
+        let cluster = self.ranges.settings.cluster;
+        let block = Block { range: closed.range, content: closed.content, cluster, offsets };
         self.blocks.insert(closed.range.first, block);
         self.doubtful.extend(closed.doubtful.then_some(closed.range));
         self.kept.extend(SpooledRange::of(&closed).map(|kept| (closed.range.first, kept)));

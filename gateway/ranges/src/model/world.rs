@@ -3,11 +3,12 @@
 use super::{
     Mistake, Random, Tally,
     oracle::{Destination, Oracle, Violation},
-    owner::{Block, Message, Owner, SETTINGS, now, settings},
+    owner::{Block, Message, OnVolume, Owner, SETTINGS, now, settings},
     volumes::{PODS, Volumes},
 };
 use crate::{
-    CommitOutcome, Committed, Log, OffsetRange, Overtaken, PROOF_AGE_MAX, PartitionId, SpooledRange, Token,
+    ClusterNumber, CommitOutcome, Committed, Log, OffsetRange, Overtaken, PROOF_AGE_MAX, PartitionId,
+    Renamed, Settings, SpooledRange, Token,
 };
 
 /// Seconds that an insert may be on the wire.
@@ -50,6 +51,8 @@ pub struct World {
     history: Vec<i64>,
     log_start: i64,
     log_end: i64,
+    /// The cluster reports one of this many ids at a time.
+    clusters: u64,
     membership: u64,
     committed: Option<(i64, String)>,
     owners: Vec<Owner>,
@@ -71,6 +74,13 @@ pub struct World {
 
 type Step = Result<(), Violation>;
 
+/// How many ids the cluster of a schedule has. A mistake about something else is looked for with one, so that the oracle detects it by what it
+/// breaks.
+fn clusters(seed: u64, mistake: Option<Mistake>) -> u64 {
+    let can_change = mistake.is_none_or(|mistake| mistake == Mistake::ForgetsTheCluster);
+    if can_change && seed % 4 == 2 { 2 } else { 1 }
+}
+
 impl World {
     pub fn new(seed: u64, mistake: Option<Mistake>, traced: bool) -> Self {
         let mut world = Self {
@@ -81,6 +91,7 @@ impl World {
             history: Vec::new(),
             log_start: 0,
             log_end: 0,
+            clusters: clusters(seed, mistake),
             membership: 0,
             committed: None,
             owners: Vec::new(),
@@ -229,7 +240,7 @@ impl World {
     /// The partition has another shard in each epoch.
     fn deliver(&mut self, owner: usize, block: Block, shard: u32, first_sent: u64) {
         let id = PartitionId { topic: "spans".into(), partition: 0 };
-        let token = Token::of("cluster", &id, block.range, block.content);
+        let token = Token::of(&format!("{:?}", block.cluster), &id, block.range, block.content);
         self.note(|_| {
             format!("owner {owner} may send {:?} to shard {shard}, first sent at {first_sent}", block.range)
         });
@@ -368,15 +379,20 @@ impl World {
         if let Some(owner) = pod.and_then(|pod| self.volumes.owner(pod)) {
             self.die(owner);
         }
+        let cluster_id = if self.clusters > 1 { self.random.below(self.clusters) } else { 0 };
+        let cluster = Some(ClusterNumber::of(&cluster_id.to_string()));
         let left = pod.map(|pod| self.volumes.left(pod)).unwrap_or_default();
+        // Others have the token of another id.
+        let left: Vec<OnVolume> = left.into_iter().filter(|(_, block)| block.cluster == cluster).collect();
         self.membership += 1;
         self.tally.generations += 1;
         let wants = settings(if self.is_harsh { 0 } else { self.random.below(SETTINGS) });
+        let wants = Settings { cluster, ..wants };
         let log = Log { start: self.log_start, end: self.log_end };
         let commit = self.committed.as_ref().map(|(offset, text)| (*offset, text.as_str()));
         let committed = Committed { commit, begin: 0, log };
         self.processes += 1;
-        let (owner, overtaken, taken) = Owner::assigned(
+        let (owner, found, taken) = Owner::assigned(
             (self.processes, self.membership),
             &committed,
             (wants, &left),
@@ -392,7 +408,12 @@ impl World {
         self.tally.taken_over += taken as u64;
         self.note(|_| format!("owner {number} takes {taken} blocks over from {pod:?}"));
         self.note(|world| format!("owner {number} begins at {:?}, wants {wants:?}", world.committed));
-        self.announce(number, overtaken);
+        self.announce(number, found.overtaken);
+        if let Some(Renamed { then, doubtful }) = found.renamed {
+            self.tally.renamed += 1;
+            self.note(|_| format!("owner {number} announces {doubtful:?} sent with {then:?}"));
+            self.oracle.rename(doubtful);
+        }
     }
 
     fn announce(&mut self, owner: usize, overtaken: Option<Overtaken>) {

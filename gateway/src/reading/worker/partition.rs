@@ -122,7 +122,7 @@ mod tests {
     /// A partition whose log ends at 10, read from 4 on.
     fn reading() -> Reading {
         let rule = Rule { version: Version::Before, bytes: 1_000, messages: 100 };
-        let settings = Settings { rule, routing_epoch: 0, destination: None, topic_id: None, instance: 1 };
+        let settings = Settings { rule, routing_epoch: 0, destination: None, topic_id: None, cluster: None };
         let committed = Committed { commit: None, begin: 4, log: Log { start: 0, end: 10 } };
         let now = Now { steady: Duration::ZERO, unix_seconds: 0 };
         let generation = Generation(1);

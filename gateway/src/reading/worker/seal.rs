@@ -92,8 +92,8 @@ impl Worker {
             let OffsetRange { first, next } = closed.range;
             tracing::warn!(
                 partition = %id, first, next, rows,
-                "an earlier owner of the partition may have inserted these rows in a longer range, whose token is not known: they may be in \
-                 the table twice, and count in possible_duplicate_rows_total"
+                "an earlier owner of the partition may have inserted these rows under another token, in a longer range or with another id of the \
+                 Kafka cluster: they may be in the table twice, and count in possible_duplicate_rows_total"
             );
         }
         // The block is sent first: a release of the partition must not overtake it.

@@ -57,7 +57,7 @@ fn replaying(worker: &mut Worker, partition: i32, bytes: usize) -> Reading {
         destination: None,
         horizon: 90,
         topic_id: None,
-        instance: 2,
+        cluster: None,
         t0: 1,
         cuts: vec![],
         parted: vec![],
@@ -73,7 +73,8 @@ fn replaying(worker: &mut Worker, partition: i32, bytes: usize) -> Reading {
 /// A partition with this commit, and a block of this many bytes.
 fn reading(worker: &mut Worker, partition: i32, bytes: usize, commit: Option<(i64, &str)>) -> Reading {
     let generation = Generation(1);
-    let settings = Settings { rule: RULE, routing_epoch: 0, destination: None, topic_id: None, instance: 1 };
+    let settings =
+        Settings { rule: RULE, routing_epoch: 0, destination: None, topic_id: None, cluster: None };
     let committed = Committed { commit, begin: 0, log: Log { start: 0, end: 90 } };
     let now = Now { steady: Duration::ZERO, unix_seconds: 1 };
     let (_, cutter, _) = Ranges::assigned(generation, &committed, settings, now).unwrap();

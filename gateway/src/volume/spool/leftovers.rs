@@ -408,7 +408,7 @@ impl LeftBlock {
         may_be_sent && self.head.routing_epoch.is_none() && route.shards() > 1
     }
 
-    /// Whether an earlier owner may have sent some of its messages in a longer range.
+    /// Whether an earlier owner may have sent some of its messages under another token.
     pub fn is_doubtful(&self) -> bool {
         self.spool_metadata.as_ref().is_some_and(|spool_metadata| spool_metadata.is_doubtful)
     }

@@ -64,7 +64,7 @@ impl PartsFile {
             destination: None,
             horizon: range.next,
             topic_id: None,
-            instance: 0,
+            cluster: None,
             t0: 0,
             cuts: Vec::new(),
             parted: vec![Parted { range: *range, parts: parts.clone() }],

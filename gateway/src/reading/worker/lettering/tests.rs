@@ -113,7 +113,7 @@ impl Bench {
     /// A partition from offset 0 on; below `horizon` an earlier owner may have sent ranges.
     fn reading(&self, partition: i32, horizon: Option<i64>) -> Reading {
         let rule = Rule::of(&self.config.config().sink.clickhouse.insert);
-        let settings = Settings { rule, routing_epoch: 0, destination: None, topic_id: None, instance: 1 };
+        let settings = Settings { rule, routing_epoch: 0, destination: None, topic_id: None, cluster: None };
         let plan = horizon.map(|horizon| {
             let cuts = Vec::new();
             Plan {
@@ -123,7 +123,7 @@ impl Bench {
                 destination: None,
                 horizon,
                 topic_id: None,
-                instance: 2,
+                cluster: None,
                 t0: 1,
                 cuts,
                 parted: vec![],

@@ -41,7 +41,7 @@ fn plan(offset: i64) -> Plan {
         destination: None,
         horizon: offset,
         topic_id: None,
-        instance: 1,
+        cluster: None,
         t0: 0,
         cuts: Vec::new(),
         parted: Vec::new(),
