@@ -12,7 +12,8 @@
 //! | starts at or above it, and Kafka no longer has all of it | no process can read all of it again | inserted |
 //! | contains the committed offset | an earlier owner has cut other ranges; the part below is settled | treated like the part above |
 //!
-//! Kafka has a block's messages only if they came from the same cluster; another cluster's offsets mean nothing. If the group has committed
+//! Kafka has a block's messages only if they came from the same cluster; another cluster's offsets mean nothing. If one of the two clusters
+//! has no id, they may be the same. Then all rows of the block may be elsewhere. If the group has committed
 //! nothing and starts at the end (`initialOffset: Latest`), no process reads the messages before the end.
 //!
 //! If a block is inserted, its messages below the committed offset are already in the table, and the owner reads those that Kafka still

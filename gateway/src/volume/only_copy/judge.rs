@@ -44,7 +44,7 @@ pub struct Judged {
 impl Finding {
     /// For a block that is an only copy. `messages` has the message of each of its rows; `None` if unknown.
     pub fn of(block: &LeftBlock, only: OnlyCopy, messages: Option<&MessageRows>, logs: &Logs) -> Self {
-        let rows_elsewhere = if only.is_late || !is_range_known(block, logs) {
+        let rows_elsewhere = if only.is_late || !is_range_known(block, logs) || logs.may_be_renamed(block) {
             block.rows()
         } else if only.alone == block.range() {
             0

@@ -6,7 +6,7 @@
 use super::{BlockFacts, Log, OnlyCopy, RowLocation, row_location};
 use crate::volume::spool::{LeftBlock, Missing};
 use sluice_gateway_config::{InitialOffset, Kafka};
-use sluice_kafka::{Beginning, CommittedOffset, ReadError, TopicReader};
+use sluice_kafka::{Beginning, CommittedOffset, ReadError, TopicReader, UNNAMED_CLUSTER};
 use sluice_ranges::{OffsetRange, PartitionId, Plan, RefusedParts, gaps::is_torn};
 use sluice_spool::Coordinates;
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,6 +116,14 @@ impl Logs {
     pub fn is_doubtful(&self, id: &PartitionId, range: OffsetRange) -> bool {
         let plan = self.of.get(id).and_then(|of| of.plan.as_ref());
         plan.is_some_and(|plan| is_torn(range, &plan.gaps) || range.first < plan.doubtful_up_to)
+    }
+
+    /// Whether a block of another cluster may be one of this cluster: one of the two has no id, and a cluster may lose or get one. Then the
+    /// partition's owner may read its messages again.
+    pub fn may_be_renamed(&self, block: &LeftBlock) -> bool {
+        block.cluster().is_some_and(|then| {
+            then != self.cluster && (then == UNNAMED_CLUSTER || self.cluster == UNNAMED_CLUSTER)
+        })
     }
 
     /// Whether every owner of a partition ends a range at this offset.

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 use sluice_gateway_config::{InitialOffset, Insert};
-use sluice_kafka::Beginning;
+use sluice_kafka::{Beginning, UNNAMED_CLUSTER};
 use sluice_ranges::{Generation, Log, OffsetRange, Parted, PartitionId, Plan, RefusedParts, Rule};
 use std::time::{Duration, Instant};
 
@@ -80,6 +80,26 @@ async fn rows_that_an_owner_may_have_sent_in_another_range_may_be_elsewhere() {
     assert_eq!(elsewhere(&gap(10, 30)), [false, false], "nobody has read any of it");
     assert_eq!(elsewhere(&gap(35, 40)), [false, true]);
     assert_eq!(elsewhere(&Plan { doubtful_up_to: 25, ..gap(0, 20) }), [true, false]);
+}
+
+/// A block of a cluster that has lost its id, or has got one, looks like one of another cluster. The owner of its partition may read its messages
+/// again.
+#[tokio::test(flavor = "current_thread")]
+async fn rows_of_a_cluster_without_an_id_may_be_elsewhere() {
+    let volume = Volume::new("renamed");
+    let spool = left_behind(&volume, &[20, 50]).await;
+    let blocks = spool.left().orphans(true);
+    for (cluster, expected) in [("d", false), (UNNAMED_CLUSTER, true)] {
+        let begins = Beginning { cluster: cluster.into(), ..beginning(20, plan(20).encode()) };
+        let logs = Logs::of_beginning(InitialOffset::Earliest, &id(), &begins);
+        for block in &blocks {
+            let RowLocation::OnlyCopy(only) = logs.row_location(block) else {
+                panic!("it is another cluster")
+            };
+            let elsewhere = Finding::of(block, only, None, &logs).rows_elsewhere;
+            assert_eq!(elsewhere, if expected { block.rows() } else { 0 }, "{cluster}");
+        }
+    }
 }
 
 /// What a killed process leaves of a volume.
