@@ -47,7 +47,7 @@ const PLAN_MAGIC: &str = "sluice-plan/1:";
 /// The same for a plan that names parted blocks, behind the cuts.
 const PARTED_PLAN_MAGIC: &str = "sluice-plan/2:";
 
-/// Bytes of a plan between its horizon and its t0: the topic's id and the instance.
+/// Bytes of a plan between its horizon and its t0: the topic's id, the cluster and the destination.
 const PLAN_IDS_BYTES: usize = 16 + 8;
 
 /// The parts of a request that a front reads.
