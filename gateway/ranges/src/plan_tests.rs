@@ -74,7 +74,7 @@ fn a_cluster_and_a_destination_stand_where_earlier_versions_have_a_random_number
             [4, 5, 6, 0, 0, 0, 0, 0],
         ),
         (
-            Plan { cluster, destination, ..small() },
+            Plan { destination, cluster, ..small() },
             "sluice-plan/1:ZAKAgIAIoI0GgwCkJgcHBwcHBwcHBwcHBwcHBwcEBQbVegECA4D3xNUGAwGfAZwdIJkXhA",
             [4, 5, 6, 0xd5, 0x7a, 1, 2, 3],
         ),
