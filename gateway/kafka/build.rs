@@ -1,10 +1,10 @@
 //! Compiles the C files between this program and librdkafka, and links this package's own tests with them: `src/batch_limit.c` limits the
-//! memory of a batch; `src/foreign_text.c` converts bytes of other programs to text; `src/own_fence.c` changes requests of a member
-//! without an id; `src/steady_wait.c` protects waits from jumps of the machine's clock. They copy signatures and layouts of librdkafka,
-//! which `src/librdkafka_layouts.c` compares with its headers.
+//! memory of a batch; `src/batch_zstd.c` compresses batches in contexts that are kept; `src/foreign_text.c` converts bytes of other
+//! programs to text; `src/own_fence.c` changes requests of a member without an id; `src/steady_wait.c` protects waits from jumps of the
+//! machine's clock. They copy signatures and layouts of librdkafka, which `src/librdkafka_layouts.c` compares with its headers.
 
 /// Functions of librdkafka, and one that it calls, that these files replace. The packages that link a program ask for this list.
-const WRAPPED: [&str; 16] = [
+const WRAPPED: [&str; 17] = [
     "rd_gz_decompress",
     "rd_kafka_lz4_decompress",
     "rd_kafka_zstd_decompress",
@@ -21,16 +21,19 @@ const WRAPPED: [&str; 16] = [
     "rd_kafka_HeartbeatRequest",
     "rd_kafka_OffsetCommitRequest",
     "cnd_timedwait",
+    "rd_kafka_zstd_compress",
 ];
 
 fn main() {
     println!("cargo::rerun-if-changed=src/batch_limit.c");
+    println!("cargo::rerun-if-changed=src/batch_zstd.c");
     println!("cargo::rerun-if-changed=src/foreign_text.c");
     println!("cargo::rerun-if-changed=src/own_fence.c");
     println!("cargo::rerun-if-changed=src/steady_wait.c");
     // As a whole archive: no code refers to it before the linker wraps, and then the archive is no longer searched.
     cc::Build::new()
         .file("src/batch_limit.c")
+        .file("src/batch_zstd.c")
         .file("src/foreign_text.c")
         .file("src/own_fence.c")
         .file("src/steady_wait.c")

@@ -42,6 +42,10 @@ OFFSET(struct rd_kafka_toppar_ver, version, 8);
 _Static_assert(RD_KAFKA_RESP_ERR__BAD_COMPRESSION == -198 && RD_KAFKA_RESP_ERR__QUEUE_FULL == -184, "an error has another number");
 _Static_assert(RD_KAFKA_CONF_OK == 0 && RD_KAFKA_CONF_INVALID == -1 && RD_KAFKA_CONF_UNKNOWN == -2, "a result has another number");
 
+/* batch_zstd.c */
+SIGNATURE(rd_kafka_zstd_compress, rd_kafka_resp_err_t(rd_kafka_broker_t *, int, rd_slice_t *, void **, size_t *));
+SIGNATURE(rd_slice_reader, size_t(rd_slice_t *, const void **));
+
 /* foreign_text.c, and properties of batch_limit.c: librdkafka's public interface. */
 SIGNATURE(rd_kafka_committed, rd_kafka_resp_err_t(rd_kafka_t *, rd_kafka_topic_partition_list_t *, int));
 SIGNATURE(rd_kafka_header_get_all, rd_kafka_resp_err_t(const rd_kafka_headers_t *, size_t, const char **, const void **, size_t *));

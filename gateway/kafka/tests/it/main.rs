@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "tests may unwrap")]
 
 mod batch_limit;
+mod batch_zstd;
 mod own_fence;
