@@ -15,7 +15,7 @@ use crate::{
     exchange::{Desk, answer},
     files::Live,
     lifetime::{LINGER, Lifetime, Step},
-    limits::{AGE_JITTER_DIVISOR, HEADER_BYTES_MIN, Limits, WINDOW_BYTES_MIN},
+    limits::{AGE_JITTER_DIVISOR, HEADER_BYTES_MIN, Limits, WIDE_WINDOW_BYTES, WINDOW_BYTES_MIN},
     notices::NoticeKind,
     reading::Reading,
     request::Acceptor,
@@ -155,7 +155,12 @@ async fn run<A: Acceptor>(
         let answered = answer(desk.clone(), activity.clone(), protocol, request);
         async move { Ok::<_, Infallible>(answered.await) }
     });
-    let builder = builder(limits);
+    // Held until the connection ends. Not at the port of HTTP: most of its clients use HTTP/1.1, which has no window.
+    let wide = match protocol {
+        Protocol::Grpc => desk.wide_windows.try_acquire().ok(),
+        Protocol::Http => None,
+    };
+    let builder = builder(limits, wide.is_some());
     let reading = Reading::new(stream, activity.clone(), limits.header_bytes_max.max(HEADER_BYTES_MIN));
     let connection = builder.serve_connection(TokioIo::new(reading), service);
     tokio::pin!(connection);
@@ -183,9 +188,9 @@ async fn run<A: Acceptor>(
     }
 }
 
-fn builder(limits: &Limits) -> Builder<TokioExecutor> {
+fn builder(limits: &Limits, is_wide: bool) -> Builder<TokioExecutor> {
     let header_bytes = limits.header_bytes_max.max(HEADER_BYTES_MIN);
-    let window = limits.http2_window_bytes.max(WINDOW_BYTES_MIN);
+    let window = limits.http2_window_bytes.max(if is_wide { WIDE_WINDOW_BYTES } else { WINDOW_BYTES_MIN });
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()

@@ -45,6 +45,8 @@ pub(crate) struct Desk<A> {
     pub tenant_header: Option<HeaderName>,
     /// Turns of requests.
     pub requests: Arc<Semaphore>,
+    /// Windows of connections that may be wide.
+    pub wide_windows: Semaphore,
     /// Turns of decompressions on blocking threads.
     pub decompressions: Arc<Semaphore>,
     /// The ports, for words that name the other one.

@@ -62,6 +62,7 @@ fn desk(most: &Arc<AtomicU64>) -> Arc<Desk<Taker>> {
         credentials: None,
         tenant_header: Some(HeaderName::from_static("x-tenant")),
         requests: Arc::new(Semaphore::new(limits.requests_max)),
+        wide_windows: Semaphore::new(1),
         decompressions: Arc::new(Semaphore::new(1)),
         grpc_port: Some(4317),
         http_port: Some(4318),

@@ -42,6 +42,8 @@ pub(crate) struct Frames {
     left: usize,
     /// Headers have begun, and their last frame has not ended.
     in_headers: bool,
+    /// Bytes of bodies that were read, modulo 2^64.
+    body_bytes: u64,
 }
 
 impl Frames {
@@ -64,6 +66,9 @@ impl Frames {
                 let taken = self.left.min(rest.len());
                 rest = &rest[taken..];
                 self.left -= taken;
+                if self.kind == Kind::Data {
+                    self.body_bytes = self.body_bytes.wrapping_add(taken as u64);
+                }
             }
             if self.left == 0 {
                 if let Kind::Headers { is_last } = self.kind {
@@ -73,6 +78,11 @@ impl Frames {
             }
         }
         has_ended
+    }
+
+    /// How many of the bytes that were read are of bodies, modulo 2^64.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
     }
 
     /// The head is whole.
@@ -119,6 +129,15 @@ mod tests {
         assert!(frames.is_open());
         assert!(frames.read(&last[12..]));
         assert!(!frames.is_open());
+    }
+
+    #[test]
+    fn bytes_of_bodies_are_counted_and_no_others() {
+        let mut frames = Frames::default();
+        frames.read(&[frame(HEADERS, END_HEADERS, 50), frame(DATA, 0, 100), frame(6, 0, 8)].concat());
+        assert_eq!(frames.body_bytes(), 100);
+        frames.read(&frame(DATA, 0, 70)[..19]);
+        assert_eq!(frames.body_bytes(), 110);
     }
 
     #[test]

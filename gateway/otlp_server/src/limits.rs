@@ -12,6 +12,10 @@ pub const AGE_JITTER_DIVISOR: u32 = 10;
 /// The smallest window of HTTP/2: a client may send this much before it knows the server's settings (RFC 9113, 6.9.2).
 pub const WINDOW_BYTES_MIN: u32 = 65_535;
 
+/// The window of a connection with a wide one, and of its requests. Chosen: a request of 200 to 500 spans comes without a wait in the middle;
+/// one of 92 KB does not fit into 64 KiB.
+pub const WIDE_WINDOW_BYTES: u32 = 256 << 10;
+
 /// The smallest buffer for headers that hyper accepts.
 pub const HEADER_BYTES_MIN: u32 = 8_192;
 
@@ -53,6 +57,9 @@ pub struct Limits {
     /// Bytes of a connection, and of each of its requests, that an HTTP/2 client may send before they are read; at least
     /// [`WINDOW_BYTES_MIN`]. Default: 64 KiB, which fills a network of 1 ms and 500 Mbit/s.
     pub http2_window_bytes: u32,
+    /// Connections to the port of gRPC whose window is at least [`WIDE_WINDOW_BYTES`]: so many of those that are open, the first to come.
+    /// Default: 16, the Collectors of a cluster. Their requests are the large ones.
+    pub wide_windows_max: usize,
     /// Requests of one HTTP/2 connection that the client has cancelled, less those that were answered. With more, the connection is closed:
     /// a client that only opens and resets streams costs time, and is never refused otherwise (CVE-2023-44487). Default: 200.
     pub resets_max: u32,
@@ -101,6 +108,7 @@ impl Default for Limits {
             concurrent_streams_max: 100,
             header_bytes_max: 32 << 10,
             http2_window_bytes: 64 << 10,
+            wide_windows_max: 16,
             resets_max: 200,
             handshake_timeout: Duration::from_secs(10),
             header_read_timeout: Duration::from_secs(10),
@@ -120,8 +128,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most that one connection holds beside the permits of its requests: a window or a read buffer, the headers that are being read and
-    /// what they are read from, its streams, and TLS records.
+    /// The most that one connection without a wide window holds beside the permits of its requests: a window or a read buffer, the headers
+    /// that are being read and what they are read from, its streams, and TLS records.
     pub fn connection_bytes_max(&self) -> u64 {
         let window = u64::from(self.http2_window_bytes.max(WINDOW_BYTES_MIN));
         let headers = u64::from(self.header_bytes_max.max(HEADER_BYTES_MIN));
@@ -134,7 +142,10 @@ impl Limits {
     /// The most that all connections and requests hold beside the permits. Few come near it: bodies are read as they arrive.
     pub fn outside_budget_bytes_max(&self) -> u64 {
         let times = |count: usize, bytes: u64| u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(bytes);
+        let window = self.http2_window_bytes.max(WINDOW_BYTES_MIN);
+        let wider = u64::from(WIDE_WINDOW_BYTES.saturating_sub(window));
         times(self.connections_max, self.connection_bytes_max())
+            .saturating_add(times(self.wide_windows_max.min(self.connections_max), wider))
             .saturating_add(times(self.requests_max, REQUEST_BYTES))
     }
 }
@@ -147,5 +158,17 @@ mod tests {
     fn streams_of_a_connection_are_part_of_what_it_holds() {
         let of = |concurrent_streams_max| Limits { concurrent_streams_max, ..Limits::default() };
         assert!(of(100).connection_bytes_max() >= of(10).connection_bytes_max() + 90 * 1_024);
+    }
+
+    #[test]
+    fn wide_windows_are_part_of_what_connections_hold_and_no_more_of_them_than_connections() {
+        let of = |wide_windows_max, connections_max| {
+            Limits { wide_windows_max, connections_max, ..Limits::default() }.outside_budget_bytes_max()
+        };
+        assert_eq!(of(16, 200) - of(0, 200), 16 * (192 << 10));
+        assert_eq!(of(16, 2), of(2, 2));
+        let wide = Limits { http2_window_bytes: 1 << 20, ..Limits::default() };
+        let narrow = Limits { wide_windows_max: 0, ..wide.clone() };
+        assert_eq!(wide.outside_budget_bytes_max(), narrow.outside_budget_bytes_max(), "all are as wide");
     }
 }

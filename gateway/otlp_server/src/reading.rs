@@ -1,7 +1,8 @@
 //! The stream of a connection: read in turns, with an eye on where headers begin; written with a body in every answer.
 //!
-//! - **Turns.** After [`TURN_BYTES`] other tasks have their turn, those of the connection's requests among them: they free their headers,
-//!   and take what came of their bodies. Otherwise a burst would have the headers of all of its requests in memory at once.
+//! - **Turns.** After [`TURN_BYTES`], or [`BODY_BYTES_AS_ONE`] times as many of bodies over HTTP/2, other tasks have their turn, those of the
+//!   connection's requests among them: they free their headers, and take what came of their bodies. Otherwise a burst would have the headers
+//!   of all of its requests in memory at once.
 //! - **Headers.** An HTTP/1.1 connection that waits for its next request is idle; one that has begun to send it is not, and has
 //!   [`crate::Limits::header_read_timeout`]. hyper's own time runs in both. Frames and headers of HTTP/2 have the same time
 //!   ([`crate::http2_frames`]).
@@ -17,7 +18,11 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Bytes that are read before other tasks have their turn. Chosen: one frame of the usual size.
-const TURN_BYTES: usize = 16 << 10;
+const TURN_BYTES: u64 = 16 << 10;
+
+/// As many bytes of bodies over HTTP/2 count as one. The window bounds their memory, and the end of a turn may wake another thread. Chosen: a
+/// turn of 64 KiB.
+const BODY_BYTES_AS_ONE: u64 = 4;
 
 /// How an HTTP/2 connection begins (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -59,7 +64,7 @@ pub(crate) struct Reading<S> {
     /// Frames of HTTP/2.
     frames: Frames,
     /// Bytes that were read in this turn.
-    turn_bytes: usize,
+    turn_bytes: u64,
     /// What is written in place of an answer of hyper's own, and how much of it was.
     early: Option<(Vec<u8>, usize)>,
     header_bytes_max: u32,
@@ -72,7 +77,14 @@ impl<S> Reading<S> {
     }
 
     fn note(&mut self, read: &[u8]) {
-        self.turn_bytes = self.turn_bytes.saturating_add(read.len());
+        let bodies_before = self.frames.body_bytes();
+        self.note_read(read);
+        let of_bodies = self.frames.body_bytes().wrapping_sub(bodies_before);
+        let others = (read.len() as u64).saturating_sub(of_bodies);
+        self.turn_bytes = self.turn_bytes.saturating_add(others + of_bodies / BODY_BYTES_AS_ONE);
+    }
+
+    fn note_read(&mut self, read: &[u8]) {
         if read.is_empty() {
             return;
         }
@@ -211,7 +223,8 @@ mod tests {
     #[tokio::test]
     async fn other_tasks_have_their_turn_while_a_client_sends_without_a_pause() {
         // All of it is there at once, so reading it never waits.
-        let bytes = vec![0; TURN_BYTES * 8];
+        let turn_bytes = usize::try_from(TURN_BYTES).unwrap();
+        let bytes = vec![0; turn_bytes * 8];
         let mut reading =
             Reading::new(tokio::io::join(&bytes[..], tokio::io::sink()), Arc::new(Activity::new(1)), 8_192);
         let turns = tokio::spawn(async {
@@ -229,6 +242,22 @@ mod tests {
             assert!(count > 0, "all was read before another task had four turns");
             read += count;
         }
-        assert!(read <= TURN_BYTES * 6, "{read}");
+        assert!(read <= turn_bytes * 6, "{read}");
+    }
+
+    #[test]
+    fn a_turn_has_more_of_bodies_over_http_2_than_of_other_frames() {
+        // Nine bytes of a frame's head: of a body, and of another kind.
+        let frame = |kind: u8| [&[0, 0x40, 0, kind, 0, 0, 0, 0, 1][..], &vec![7; 0x4000]].concat();
+        let turn_bytes = |version: Version, kind: u8| {
+            let stream = tokio::io::join(tokio::io::empty(), tokio::io::sink());
+            let mut reading = Reading::new(stream, Arc::new(Activity::new(1)), 8_192);
+            reading.version = version;
+            reading.note(&frame(kind));
+            reading.turn_bytes
+        };
+        assert_eq!(turn_bytes(Version::Http2, 0), 9 + 0x4000 / BODY_BYTES_AS_ONE);
+        assert_eq!(turn_bytes(Version::Http2, 6), 9 + 0x4000);
+        assert_eq!(turn_bytes(Version::Http1, 0), 9 + 0x4000);
     }
 }

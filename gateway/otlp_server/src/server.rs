@@ -157,6 +157,7 @@ impl<A: Acceptor> Server<A> {
             credentials: credentials.as_ref().map(Watched::live),
             tenant_header: config.tenant_header,
             requests: Arc::new(Semaphore::new(limits.requests_max)),
+            wide_windows: Semaphore::new(limits.wide_windows_max),
             decompressions: Arc::new(Semaphore::new(limits.decompressions_max.max(1))),
             grpc_port: ports.0.map(|address| address.port()),
             http_port: ports.1.map(|address| address.port()),

@@ -23,8 +23,8 @@ pub const PERMIT_WAIT: Duration = Duration::from_secs(1);
 /// When a client should come again if requests cannot be stored. Chosen: brokers restart in seconds, and a volume gets room in seconds.
 pub const NOT_STORED_AFTER: Duration = Duration::from_secs(5);
 
-/// Connections of both ports. Chosen: with the three below, what they hold at most is within [`SERVER_BYTES`].
-const CONNECTIONS_MAX: usize = 200;
+/// Connections of both ports. Chosen: with the three below and 16 wide windows, what they hold at most is within [`SERVER_BYTES`].
+const CONNECTIONS_MAX: usize = 184;
 
 /// Requests between their headers and their answer. Chosen: the same.
 pub const REQUESTS_MAX: usize = 384;
