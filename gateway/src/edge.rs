@@ -4,9 +4,9 @@
 //! itself.
 //!
 //! ```text
-//!  clients -- gRPC, HTTP --> otlp_server (io) --> acceptor --> splitting (split-N) --> producer (gateway/kafka) --> topic
-//!     ^                          |  permits           |  tenants                           |
-//!     `---- answer --------------'<------ acknowledged, or come again ---------------------'
+//!  clients -- gRPC, HTTP --> otlp_server (io) --> acceptor --> splitting (io, split-N) --> producer (gateway/kafka) --> topic
+//!     ^                          |  permits           |  tenants                               |
+//!     `---- answer --------------'<------ acknowledged, or come again -------------------------'
 //! ```
 //!
 //! | file | is |
@@ -14,7 +14,7 @@
 //! | [`run`] | builds the parts, and starts the threads |
 //! | [`serving`] | the OTLP server |
 //! | [`acceptor`] | a request from its body to its answer |
-//! | [`splitting`] | the threads that make messages of requests |
+//! | [`splitting`] | requests become messages, in tasks and in threads |
 //! | [`metrics`] | all metrics, created once |
 //! | [`status`] | probes and metrics over HTTP |
 //!
@@ -23,6 +23,8 @@
 pub mod acceptor;
 pub mod metrics;
 pub mod run;
+#[cfg(test)]
+mod samples;
 pub mod serving;
 pub mod splitting;
 pub mod status;

@@ -1,12 +1,17 @@
 //! A request from its body to its answer.
 //!
 //! ```text
-//!  server (io) -- body --> tenant's limit --> queue --> split-N: split, send --> producer --> acknowledged --> answer
-//!                            |                 |            |                       |
-//!                            over: come again  full: again  malformed, too large    not stored: come again
+//!  server (io) -- body --> tenant's limit --> small: split, send -------------------> producer --> acknowledged --> answer
+//!                            |                 `-> queue --> split-N: split, send ---'   |
+//!                            over: come again      |            |                        not stored: come again
+//!                                                  full: again  malformed, too large
 //! ```
 //!
-//! Owner: tasks of `io`, one a request. They wait, and do no work on the body. The server's permit for the body is held until the answer.
+//! Owner: tasks of `io`, one a request. A task splits a small body itself, and waits for the thread that splits another one. The permit for
+//! the body is held until the answer.
+//!
+//! If the client goes away, the task is dropped where it waits. Until then it has split nothing, or sent all: splitting has no place to wait
+//! at. What was sent is stored all the same.
 //!
 //! A request that gets an error may be stored in part or as a whole: brokers may have a message that was not acknowledged in time. A client
 //! that sends it again stores those spans twice. Delivery is at least once.
@@ -14,7 +19,7 @@
 use crate::{
     edge::{
         metrics::{EdgeMetrics, Refusal},
-        splitting::{Job, Refused, Sent, Terms},
+        splitting::{Job, Refused, Sent, Splitting, Terms},
     },
     intake::{
         in_flight::InFlight,
@@ -23,7 +28,7 @@ use crate::{
         tenants::{OverLimit, SharedTenants},
     },
 };
-use crossbeam_channel::{Sender, TrySendError};
+use crossbeam_channel::TrySendError;
 use sluice_kafka::producer::{NotStored, Producer};
 use sluice_otlp_server::{Encoding, Request};
 use std::{
@@ -68,7 +73,7 @@ enum Unsent {
 /// Takes requests.
 pub struct Edge {
     pub producer: Producer,
-    pub jobs: Sender<Job>,
+    pub splitting: Splitting,
     pub tenants: SharedTenants,
     pub metrics: Arc<EdgeMetrics>,
     /// How long a request may take, from its whole body to its answer.
@@ -143,24 +148,33 @@ impl Edge {
                 NoRoom::Busy(why) => Unsent::Busy(why),
             })?;
         }
+        let request = match self.splitting.at_once(request, terms) {
+            Ok(worked) => return worked.map_err(|refused| Unsent::Untaken(self.refused(refused))),
+            Err(request) => request,
+        };
         let (answer, worked) = oneshot::channel();
         let deadline = terms.deadline;
         let job = Job { request, terms, answer };
-        match self.jobs.try_send(job) {
+        match self.splitting.queue(job) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => return Err(Unsent::Busy("too many requests wait for a thread")),
             Err(TrySendError::Disconnected(_)) => return Err(Unsent::Busy("the edge is ending")),
         }
         match timeout_at(deadline, worked).await {
-            Ok(Ok(Ok(sent))) => Ok(sent),
-            Ok(Ok(Err(Refused::Malformed(why)))) => {
-                self.metrics.refuse(Refusal::Malformed);
-                Err(Unsent::Untaken(Untaken::Malformed(why)))
-            }
-            Ok(Ok(Err(Refused::TooLarge(why)))) => Err(Unsent::Untaken(self.too_large(why))),
+            Ok(Ok(worked)) => worked.map_err(|refused| Unsent::Untaken(self.refused(refused))),
             Ok(Err(_)) => Err(Unsent::Busy("the edge is ending")),
             // All threads wait for room in front of Kafka: nothing else takes this long.
             Err(_) => Err(Unsent::Untaken(self.not_stored(&self.producer.no_room()))),
+        }
+    }
+
+    fn refused(&self, refused: Refused) -> Untaken {
+        match refused {
+            Refused::Malformed(why) => {
+                self.metrics.refuse(Refusal::Malformed);
+                Untaken::Malformed(why)
+            }
+            Refused::TooLarge(why) => self.too_large(why),
         }
     }
 

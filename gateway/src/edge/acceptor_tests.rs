@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::{
-    edge::splitting::{self, SplittingDeps, key},
+    edge::{
+        samples::{field, request},
+        splitting::{Splitting, SplittingDeps, key},
+    },
     intake::tenants::TenantRates,
 };
 use bytes::Bytes;
@@ -50,10 +53,10 @@ impl Scene {
             request_bytes_max: 1 << 20,
             io: Handle::current(),
         };
-        let jobs = splitting::start(2, &deps).unwrap();
+        let splitting = Splitting::start(2, &deps).unwrap();
         let edge = Edge {
             producer,
-            jobs,
+            splitting,
             tenants: SharedTenants::new(rates),
             metrics: EdgeMetrics::new(&[]),
             timeout: timeout + Duration::from_secs(2),
@@ -104,28 +107,6 @@ impl Scene {
         }
         found
     }
-}
-
-/// A field of protobuf.
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    let mut field = vec![number << 3 | 2];
-    let mut length = content.len();
-    while length >= 0x80 {
-        field.push(u8::try_from(length & 0x7F).unwrap() | 0x80);
-        length >>= 7;
-    }
-    field.push(u8::try_from(length).unwrap());
-    [field, content.to_vec()].concat()
-}
-
-/// A request with a span of each of these traces, with this many bytes in its name.
-fn request(traces: &[(u8, usize)]) -> Vec<u8> {
-    let span = |&(trace, name): &(u8, usize)| {
-        let ids = [field(1, &[trace; 16]), field(2, &[trace; 8])].concat();
-        field(2, &[ids, field(5, &vec![b'n'; name])].concat())
-    };
-    let spans: Vec<u8> = traces.iter().flat_map(span).collect();
-    field(1, &field(2, &spans))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -277,6 +258,19 @@ async fn brokers_that_are_away_get_no_success_and_nothing_is_held_for_ever() {
     while scene.take(request(&[(1, 10)]), "").await.is_err() {
         assert!(begun.elapsed() < PATIENCE, "it does not recover");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_away_holds_nothing_and_what_was_sent_is_stored() {
+    let scene = Scene::open(TenantRates::default(), Duration::from_secs(30)).await;
+    let body = request(&[(1, 10)]);
+    let permit = scene.budget.try_take(body.len()).unwrap();
+    let request = Request { body: Bytes::from(body), encoding: Encoding::Protobuf, tenant: None, permit };
+    // Polled once: its task has split it, and waits for Kafka.
+    let taken = tokio::time::timeout(Duration::ZERO, scene.edge.take(request)).await;
+    assert!(taken.is_err(), "{taken:?}");
+    assert_eq!((scene.budget.used_bytes(), scene.edge.metrics.requests_in_flight.get()), (0, 0));
+    assert_eq!(sluice_otlp::validate(&scene.read(1)[0].2), Ok(1));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Builds the parts of an edge, starts its threads, and stops them at a signal.
 //!
-//! Threads: the main thread (this file; it waits), `io` (server, admin, answers), `split-N` (requests into messages), `produce` and `topic`
-//! (the producer). Order of the shutdown: [`ending`].
+//! Threads: the main thread (this file; it waits), `io` (server, admin, small requests into messages, answers), `split-N` (other requests
+//! into messages), `produce` and `topic` (the producer). Order of the shutdown: [`ending`].
 
 use crate::{
     admin::server::listen,
@@ -9,7 +9,7 @@ use crate::{
         acceptor::Edge,
         metrics::EdgeMetrics,
         serving,
-        splitting::{self, SplittingDeps},
+        splitting::{Splitting, SplittingDeps},
         status::{self, Status},
     },
     intake::{
@@ -121,11 +121,11 @@ fn build(
         request_bytes_max: bytes(config.limits.decompressed_bytes_max),
         io: io.handle().clone(),
     };
-    let jobs =
-        splitting::start(config.workers as usize, &deps).context("cannot start a thread that splits")?;
+    let splitting =
+        Splitting::start(config.workers as usize, &deps).context("cannot start a thread that splits")?;
     Ok(Edge {
         producer,
-        jobs,
+        splitting,
         tenants: SharedTenants::new(TenantRates::of(config.tenants.as_ref())),
         metrics: metrics.clone(),
         timeout: ANSWER_TIMEOUT,

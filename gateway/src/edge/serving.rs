@@ -1,6 +1,6 @@
 //! The OTLP server in front of the edge.
 //!
-//! A permit goes with its request to the thread that splits it, and back to the task that waits for Kafka.
+//! A permit goes with its request to the task or thread that splits it, and back to the task that waits for Kafka.
 
 use crate::{
     edge::acceptor::{Edge, Taken, Untaken},

@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     ground::settings::tests::kafka,
     producer::{
-        BATCH_OVERHEAD_BYTES, NotStored, Outgoing, Producer, ProducerLimits, RequestReceipt, partition_of,
-        request,
+        BATCH_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, NotStored, Outgoing, Producer, ProducerLimits,
+        RequestReceipt, partition_of, request,
     },
 };
 use rdkafka::{
@@ -157,6 +157,21 @@ fn there_is_room_for_so_many_bytes_and_no_more() {
     assert!(block_on(waits).is_err());
     drop(room);
     drop(block_on(producer.room(1, 200 << 10)));
+    assert_eq!(producer.queued_bytes(), 0);
+}
+
+#[test]
+fn messages_of_a_request_have_room_together_or_none_has() {
+    let mock = Mock::new();
+    let producer = mock.producer(ProducerLimits { queue_bytes: 300 << 10, ..LIMITS });
+    assert!(producer.room_now(1, [200 << 10, 200 << 10].into_iter()).is_none());
+    assert_eq!(producer.queued_bytes(), 0);
+    let mut room = producer.room_now(1, [100 << 10, 50 << 10].into_iter()).unwrap();
+    let [one, two] = [100 << 10, 50 << 10].map(|value| room.part(1, value).unwrap());
+    assert!(room.part(0, 0).is_none(), "all of it is given");
+    drop(one);
+    assert_eq!(producer.queued_bytes(), 1 + (50 << 10) + MESSAGE_OVERHEAD_BYTES);
+    drop(two);
     assert_eq!(producer.queued_bytes(), 0);
 }
 

@@ -78,30 +78,57 @@ pub(super) struct Pump {
 impl Pump {
     /// Polls until all handles are dropped.
     pub(super) fn run(self) {
+        let mut replaced = Vec::new();
         self.renewal.begin(self.shared.current().client());
         while self.ended.try_recv() != Err(TryRecvError::Disconnected) {
+            drop_unused(&mut replaced);
             let producer = self.shared.current();
             self.renewal.renew(producer.client());
             producer.poll(POLL_WAIT);
             if let Some((code, why)) = producer.client().fatal_error() {
                 tracing::warn!(%code, why, topic = self.shared.topic, "replacing the producer after a fatal error");
-                self.replace();
+                replaced.extend(self.replace());
             }
         }
     }
 
-    /// Puts a new producer in place of one that can do nothing more. Its messages are answered when it is dropped.
-    fn replace(&self) {
+    /// Puts a new producer in place of one that can do nothing more, and returns that. Its messages are answered when it is dropped.
+    fn replace(&self) -> Option<Arc<BaseProducer<Acknowledgements>>> {
         match self.config.create_with_context(self.context.clone()) {
             Ok(producer) => {
                 let producer: Arc<BaseProducer<Acknowledgements>> = Arc::new(producer);
                 self.renewal.begin(producer.client());
-                *self.shared.producer.write().unwrap_or_else(PoisonError::into_inner) = producer;
+                let mut current = self.shared.producer.write().unwrap_or_else(PoisonError::into_inner);
+                Some(std::mem::replace(&mut *current, producer))
             }
             Err(error) => {
                 tracing::error!(%error, topic = self.shared.topic, "cannot create a producer; trying again");
                 std::thread::sleep(REPLACE_AGAIN);
+                None
             }
         }
+    }
+}
+
+/// Drops what was replaced, once no sender has it any more. A producer takes half a second or more to end, which must not be on a thread
+/// that sends, such as one of `io`.
+fn drop_unused<T>(replaced: &mut Vec<Arc<T>>) {
+    replaced.retain(|unused| Arc::strong_count(unused) > 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_replaced_ends_here_once_no_sender_has_it() {
+        let (unused, sent_with) = (Arc::new(1), Arc::new(2));
+        let sender = sent_with.clone();
+        let mut replaced = vec![unused, sent_with];
+        drop_unused(&mut replaced);
+        assert_eq!(replaced, [Arc::new(2)]);
+        drop(sender);
+        drop_unused(&mut replaced);
+        assert!(replaced.is_empty());
     }
 }

@@ -74,9 +74,16 @@ fn queue_bytes_of(key: usize, value: usize) -> usize {
     key.saturating_add(value).saturating_add(MESSAGE_OVERHEAD_BYTES)
 }
 
-/// Room for a message in the queue.
+/// Room for messages in the queue.
 #[derive(Debug)]
 pub struct Room(OwnedSemaphorePermit);
+
+impl Room {
+    /// Takes the room of a message with a key and a value of this many bytes out of this one; `None` if it is not in it.
+    pub fn part(&mut self, key_bytes: usize, value_bytes: usize) -> Option<Self> {
+        self.0.split(queue_bytes_of(key_bytes, value_bytes)).map(Self)
+    }
+}
 
 /// The producer of a topic; cheap to clone. Its threads end once all clones are dropped; messages under way are then not stored, or not
 /// acknowledged.
@@ -191,6 +198,12 @@ impl Producer {
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
         let room = self.shared.room.clone().acquire_many_owned(permits).await;
         Room(room.expect("the semaphore is never closed"))
+    }
+
+    /// The room of messages with keys of this many bytes and these values, if there is room for all of them now.
+    pub fn room_now(&self, key_bytes: usize, values: impl Iterator<Item = usize>) -> Option<Room> {
+        let bytes = values.fold(0_usize, |sum, value| sum.saturating_add(queue_bytes_of(key_bytes, value)));
+        self.shared.room.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok().map(Room)
     }
 
     /// Waits until no message is under way.
