@@ -18,6 +18,14 @@ const BATCH_BYTES_MAX: usize = 64 << 10;
 /// (`src/batch_zstd.c`).
 const ZSTD_LEVEL: u32 = 1;
 
+/// The largest message that librdkafka copies into its batch. A larger one stays where it is until the batch is compressed, which copies it
+/// anyway (`src/batch_zstd.c`). For the copies, librdkafka allocates room for all messages that wait in the partition, up to this size each,
+/// and keeps it until the acknowledgement. Chosen: less than most messages have. A reference to a small one costs more than its copy.
+const COPY_BYTES_MAX: usize = 4 << 10;
+
+/// Its name. A config may set it.
+const COPY_PROPERTY: &str = "message.copy.max.bytes";
+
 pub(super) fn producer_settings<'a>(
     kafka: &'a Kafka,
     client_id: &str,
@@ -56,6 +64,9 @@ pub(super) fn producer_settings<'a>(
         ("topic.metadata.propagation.max.ms", "5000".into()),
         ("topic.metadata.refresh.interval.ms", METADATA_REFRESH.as_millis().to_string()),
     ]);
+    if !kafka.properties.contains_key(COPY_PROPERTY) {
+        settings.push((COPY_PROPERTY, COPY_BYTES_MAX.to_string()));
+    }
     Ok(settings)
 }
 
@@ -85,5 +96,23 @@ mod tests {
             let producer: Result<BaseProducer, _> = config.create();
             producer.unwrap();
         }
+    }
+
+    #[test]
+    fn a_config_may_say_which_messages_are_copied() {
+        let limits = ProducerLimits {
+            queue_bytes: 1 << 20,
+            batch_bytes_max: 64 << 10,
+            timeout: Duration::from_secs(8),
+        };
+        let of = |kafka: &Kafka| {
+            let settings = producer_settings(kafka, "edge", &limits).unwrap();
+            let values = settings.into_iter().filter(|(name, _)| *name == COPY_PROPERTY);
+            values.map(|(_, value)| value).collect::<Vec<_>>()
+        };
+        let mut kafka = kafka();
+        assert_eq!(of(&kafka), ["4096"]);
+        kafka.properties.insert(COPY_PROPERTY.to_owned(), "65535".to_owned());
+        assert_eq!(of(&kafka), ["65535"]);
     }
 }
