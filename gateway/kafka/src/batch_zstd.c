@@ -32,7 +32,7 @@ typedef struct {
 } rd_slice_t;
 size_t rd_slice_reader(rd_slice_t *slice, const void **piece);
 
-/* Above every batch of several messages: four times the edge's `batch.size`. A context for it has 0.6 MB at level 1. */
+/* Above every batch of several messages: twice the edge's `batch.size`. A context for it has 0.6 MB at level 1. */
 enum { WHOLE_BYTES_MAX = 256 << 10 };
 
 /* Contexts that are kept until the process ends. More are made, and freed, while more broker threads compress at the same time. */
