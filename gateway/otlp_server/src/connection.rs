@@ -15,7 +15,9 @@ use crate::{
     exchange::{Desk, answer},
     files::Live,
     lifetime::{LINGER, Lifetime, Step},
-    limits::{AGE_JITTER_DIVISOR, HEADER_BYTES_MIN, Limits, WIDE_WINDOW_BYTES, WINDOW_BYTES_MIN},
+    limits::{
+        AGE_JITTER_DIVISOR, HEADER_BYTES_MIN, Limits, WIDE_FRAME_BYTES, WIDE_WINDOW_BYTES, WINDOW_BYTES_MIN,
+    },
     notices::NoticeKind,
     reading::Reading,
     request::Acceptor,
@@ -210,6 +212,9 @@ fn builder(limits: &Limits, is_wide: bool) -> Builder<TokioExecutor> {
         .max_send_buf_size(SEND_BYTES_MAX)
         .keep_alive_interval(limits.ping_interval)
         .keep_alive_timeout(limits.ping_interval);
+    if is_wide {
+        builder.http2().max_frame_size(WIDE_FRAME_BYTES);
+    }
     builder
 }
 

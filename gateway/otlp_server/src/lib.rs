@@ -59,7 +59,9 @@ mod tls;
 pub use byte_budget::{ByteBudget, BytePermit, NoRoom};
 pub use config::{CredentialFiles, ServerConfig, TENANT_BYTES_MAX, TlsFiles, WORDS_BYTES_MAX};
 pub use counters::{ConnectionEnd, Counters, Outcome, Protocol};
-pub use limits::{AGE_JITTER_DIVISOR, HEADER_BYTES_MIN, Limits, WIDE_WINDOW_BYTES, WINDOW_BYTES_MIN};
+pub use limits::{
+    AGE_JITTER_DIVISOR, HEADER_BYTES_MIN, Limits, WIDE_FRAME_BYTES, WIDE_WINDOW_BYTES, WINDOW_BYTES_MIN,
+};
 pub use notices::{Notice, NoticeKind, NoticeTaker};
 pub use request::{Accepted, Acceptor, Encoding, Refusal, Request};
 pub use server::{Error, Server, Unanswered};

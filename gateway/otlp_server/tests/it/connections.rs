@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Method;
 use http_body_util::Full;
 use sluice_otlp_server::{
-    Accepted, ConnectionEnd, NoticeKind, Outcome, Refusal, Unanswered, WIDE_WINDOW_BYTES,
+    Accepted, ConnectionEnd, NoticeKind, Outcome, Refusal, Unanswered, WIDE_FRAME_BYTES, WIDE_WINDOW_BYTES,
 };
 use std::time::Duration;
 use tokio::{
@@ -99,8 +99,8 @@ async fn connections_that_do_not_begin_are_closed() {
     crate::world::until(|| world.counters.connections_open() == 0).await;
 }
 
-/// Opens a connection of HTTP/2. Returns it, and the window that the server gives its requests.
-async fn opened(address: std::net::SocketAddr) -> (TcpStream, u32) {
+/// Opens a connection of HTTP/2. Returns it, and the window and the largest frame that the server gives its requests.
+async fn opened(address: std::net::SocketAddr) -> (TcpStream, [u32; 2]) {
     let mut stream = soon(TcpStream::connect(address)).await.unwrap();
     // The preface, and settings without any (RFC 9113, 3.4).
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
@@ -109,27 +109,30 @@ async fn opened(address: std::net::SocketAddr) -> (TcpStream, u32) {
     assert_eq!((head[0], head[1], head[3]), (0, 0, 4), "a server begins with its settings");
     let mut settings = vec![0; usize::from(head[2])];
     soon(stream.read_exact(&mut settings)).await.unwrap();
-    let initial_window_size = [0, 4];
-    let window = settings.as_chunks::<6>().0.iter().find_map(|[high, low, value @ ..]| {
-        ([*high, *low] == initial_window_size).then(|| u32::from_be_bytes(*value))
-    });
-    (stream, window.unwrap())
+    let of = |setting: u8| {
+        let value = settings.as_chunks::<6>().0.iter().find_map(|[high, low, value @ ..]| {
+            ([*high, *low] == [0, setting]).then(|| u32::from_be_bytes(*value))
+        });
+        value.unwrap()
+    };
+    let (initial_window_size, max_frame_size) = (of(4), of(5));
+    (stream, [initial_window_size, max_frame_size])
 }
 
 #[tokio::test]
 async fn so_many_connections_of_grpc_have_a_wide_window_and_leave_it_to_others_when_they_end() {
     let world = World::accepting(|config| config.limits.wide_windows_max = 1).await;
-    let narrow = 64 << 10;
-    let (_of_http, window) = opened(world.http).await;
-    assert_eq!(window, narrow);
-    let (first, window) = opened(world.grpc).await;
-    assert_eq!(window, WIDE_WINDOW_BYTES);
-    let (_second, window) = opened(world.grpc).await;
-    assert_eq!(window, narrow);
+    let (narrow, wide) = ([64 << 10, 16 << 10], [WIDE_WINDOW_BYTES, WIDE_FRAME_BYTES]);
+    let (_of_http, given) = opened(world.http).await;
+    assert_eq!(given, narrow);
+    let (first, given) = opened(world.grpc).await;
+    assert_eq!(given, wide);
+    let (_second, given) = opened(world.grpc).await;
+    assert_eq!(given, narrow);
     drop(first);
     crate::world::until(|| world.counters.connections_open() == 2).await;
-    let (_third, window) = opened(world.grpc).await;
-    assert_eq!(window, WIDE_WINDOW_BYTES);
+    let (_third, given) = opened(world.grpc).await;
+    assert_eq!(given, wide);
 }
 
 #[tokio::test]
