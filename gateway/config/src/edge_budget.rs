@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | base | [`BASE_BYTES`] | program, thread stacks, runtime, Kafka metadata, metrics, tenants |
 //! | server | [`SERVER_BYTES`] | connections: TLS, frames, streams and headers |
-//! | workers | workers × ([`INDEX_PEAK_BYTES`] + record batch) | the index of the request that a thread splits, and the message that it writes |
+//! | workers | workers × ([`INDEX_PEAK_BYTES`] + record batch) | the index of the request that a thread splits, and one message to spare |
 //! | messages | 2 × [`EdgeBudget::queue`] | messages under way to Kafka, and the batches that librdkafka compresses them to |
 //! | requests | the rest | bodies of requests, as received and decompressed, and of JSON also rewritten: the permits |
 //! | slack | limit ÷ [`SLACK_DIVISOR`] | the allocator's overhead |

@@ -28,6 +28,7 @@
 mod connection_errors;
 mod murmur2;
 mod not_stored;
+mod produce;
 mod pump;
 mod reply;
 mod sender;

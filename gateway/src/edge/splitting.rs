@@ -1,8 +1,8 @@
 //! A request becomes messages, and these go to the producer.
 //!
-//! Each thread has a [`Splitter`] and a buffer for one message. While the thread does not need them, tasks of `io` use them. A small
-//! request is split by the task that has read it, so that no other thread wakes for it. All others wait in a queue of [`JOBS_MAX`] until a
-//! thread takes them, and hold their permits meanwhile.
+//! Each thread has a [`Splitter`]. While the thread does not need it, tasks of `io` use it. A small request is split by the task that has
+//! read it, so that no other thread wakes for it. All others wait in a queue of [`JOBS_MAX`] until a thread takes them, and hold their
+//! permits meanwhile. A message is written into memory of its own, once it has room in the producer's queue, which counts that memory.
 //!
 //! A thread that finds no room in the producer's queue waits for it until the request's deadline: then Kafka is the limit, and other
 //! requests would wait as well. A task waits for nothing, and its work is bounded ([`AT_ONCE_BYTES_MAX`]). It leaves a request to the
@@ -130,7 +130,7 @@ impl Splitting {
         let (jobs, jobs_in) = bounded(JOBS_MAX);
         let mut seats = Vec::with_capacity(workers);
         for number in 0..workers {
-            let worker = Worker { deps: deps.clone(), splitter: Splitter::default(), message: Vec::new() };
+            let worker = Worker { deps: deps.clone(), splitter: Splitter::default() };
             let seat = Arc::new(Seat { is_awaited: AtomicBool::new(false), worker: Mutex::new(worker) });
             seats.push(seat.clone());
             let jobs_in = jobs_in.clone();
@@ -210,7 +210,6 @@ fn run(seat: &Seat, jobs: &Receiver<Job>) {
 struct Worker {
     deps: SplittingDeps,
     splitter: Splitter,
-    message: Vec<u8>,
 }
 
 impl Worker {
@@ -238,10 +237,10 @@ impl Worker {
         permit: BytePermit,
         terms: Terms,
     ) -> Result<Sent, Refused> {
-        let Self { deps, splitter, message } = self;
+        let Self { deps, splitter } = self;
         let sizes = deps.producer.size_limits();
         let split = split(&split_limits(deps, sizes), splitter, (request_bytes, terms.partitions))?;
-        let receipt = send(deps, &split, message, |message| {
+        let receipt = send(deps, &split, |message| {
             let room = deps.producer.room(KEY_BYTES, message.bytes);
             deps.io.block_on(async { timeout_at(terms.deadline, room).await }).ok()
         });
@@ -250,7 +249,7 @@ impl Worker {
 
     /// The same for a task, of a request in protobuf. Returns a request that is for the threads.
     fn at_once(&mut self, request: Request, terms: Terms) -> Result<Result<Sent, Refused>, Request> {
-        let Self { deps, splitter, message } = self;
+        let Self { deps, splitter } = self;
         let sizes = deps.producer.size_limits();
         let limits = SplitLimits { made_bytes_max: AT_ONCE_MADE_BYTES_MAX, ..split_limits(deps, sizes) };
         let split = match split(&limits, splitter, (&request.body, terms.partitions)) {
@@ -266,7 +265,7 @@ impl Worker {
         }
         let values = split.messages().iter().map(|message| message.bytes);
         let Some(mut room) = deps.producer.room_now(KEY_BYTES, values) else { return Err(request) };
-        let receipt = send(deps, &split, message, |message| room.part(KEY_BYTES, message.bytes));
+        let receipt = send(deps, &split, |message| room.part(KEY_BYTES, message.bytes));
         Ok(Ok(sent(&split, sizes, receipt, request.permit)))
     }
 }
@@ -316,7 +315,6 @@ fn split_limits(deps: &SplittingDeps, sizes: SizeLimits) -> SplitLimits {
 fn send(
     deps: &SplittingDeps,
     split: &Split<'_>,
-    bytes: &mut Vec<u8>,
     mut room_of: impl FnMut(&SplitMessage) -> Option<Room>,
 ) -> RequestReceipt {
     let (reply, receipt) = request();
@@ -325,17 +323,16 @@ fn send(
             reply.fail(deps.producer.no_room());
             break;
         };
-        split.write(message, bytes);
+        let mut value = Vec::with_capacity(message.bytes);
+        split.write(message, &mut value);
         let outgoing = Outgoing {
             partition: message.partition,
             key: &key(&message.trace_id),
-            value: bytes,
+            value,
             is_single: message.spans() == 1,
         };
-        deps.producer.send(&outgoing, room, &reply);
+        deps.producer.send(outgoing, room, &reply);
     }
-    // One that was unusually large is not kept.
-    bytes.shrink_to(deps.target_bytes);
     receipt
 }
 

@@ -86,8 +86,8 @@ fn send(producer: &Producer, values: &[(&str, Vec<u8>)]) -> RequestReceipt {
     for (key, value) in values {
         let room = block_on(producer.room(key.len(), value.len()));
         let partition = partition_of(key.as_bytes(), PARTITIONS);
-        let message = Outgoing { partition, key: key.as_bytes(), value, is_single: true };
-        producer.send(&message, room, &reply);
+        let message = Outgoing { partition, key: key.as_bytes(), value: value.clone(), is_single: true };
+        producer.send(message, room, &reply);
     }
     receipt
 }
@@ -110,6 +110,23 @@ fn a_request_is_stored_whole_and_each_key_in_its_partition() {
         }
     }
     assert_eq!(found.values().map(Vec::len).sum::<usize>(), 40);
+}
+
+#[test]
+fn values_of_any_size_are_stored_as_they_were_made_and_one_that_is_refused_holds_nothing() {
+    let mock = Mock::new();
+    let producer = mock.producer(LIMITS);
+    let values: Vec<_> = [1, 4_096, 4_097, 70_000, 200_000]
+        .map(|bytes| ("k", (0..bytes).map(|at| (at % 251).to_le_bytes()[0]).collect::<Vec<u8>>()))
+        .into();
+    block_on(send(&producer, &values)).unwrap();
+    let found = mock.read(values.len());
+    let found: Vec<_> = found.values().flatten().map(|(_, value)| value).collect();
+    assert!(found == values.iter().map(|(_, value)| value).collect::<Vec<_>>(), "bytes differ");
+    let failure = block_on(send(&producer, &[("k", vec![b'v'; 300 << 10])])).unwrap_err();
+    assert_eq!(failure, NotStored::TooLarge { topic: "spans".into(), bytes: 300 << 10 });
+    block_on(producer.flushed());
+    assert_eq!(producer.queued_bytes(), 0);
 }
 
 #[test]

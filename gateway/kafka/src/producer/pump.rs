@@ -59,7 +59,8 @@ impl ProducerContext for Acknowledgements {
             Ok(_) => Ok(()),
             Err((error, _)) => {
                 self.state.refuse(error, &ticket);
-                Err(NotStored::of(error, &self.topic, ticket.bytes, || self.state.unacknowledged()))
+                let bytes = ticket.value().len();
+                Err(NotStored::of(error, &self.topic, bytes, || self.state.unacknowledged()))
             }
         };
         ticket.answer(answer);

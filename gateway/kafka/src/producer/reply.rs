@@ -1,8 +1,8 @@
 //! The messages of a request, which are answered together.
 //!
-//! A worker has the [`RequestReply`] and makes a ticket for each message; librdkafka's callbacks answer tickets on the thread `produce`. The
-//! answer is given when the last ticket and the reply itself are gone: so a message that was never sent, or whose worker panicked, cannot
-//! be taken for stored. Limits: those of the messages.
+//! A worker has the [`RequestReply`] and makes a ticket for each message, which owns the message's value. librdkafka's callbacks answer
+//! tickets on the thread `produce`. The answer is given when the last ticket and the reply itself are gone: so a message that was never
+//! sent, or whose worker panicked, cannot be taken for stored. Limits: those of the messages.
 
 use crate::producer::not_stored::NotStored;
 use std::{
@@ -55,17 +55,17 @@ impl RequestReply {
         self.0.note(failure);
     }
 
-    /// The ticket of a message, with its room in the queue.
-    pub(super) fn ticket(&self, bytes: usize, is_single: bool, room: OwnedSemaphorePermit) -> Ticket {
-        Ticket { bytes, is_single, is_answered: false, room: Some(room), gathered: self.0.clone() }
+    /// The ticket of a message with this value, and its room in the queue.
+    pub(super) fn ticket(&self, value: Vec<u8>, is_single: bool, room: OwnedSemaphorePermit) -> Ticket {
+        Ticket { value, is_single, is_answered: false, room: Some(room), gathered: self.0.clone() }
     }
 }
 
 /// A message under way.
 #[derive(Debug)]
 pub(super) struct Ticket {
-    /// The size of its value.
-    pub(super) bytes: usize,
+    /// Never changed: librdkafka refers to it.
+    value: Vec<u8>,
     /// Whether it cannot be sent in smaller messages.
     pub(super) is_single: bool,
     is_answered: bool,
@@ -74,6 +74,10 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
+    pub(super) fn value(&self) -> &[u8] {
+        &self.value
+    }
+
     pub(super) fn answer(mut self, result: Result<(), NotStored>) {
         self.is_answered = true;
         if let Err(failure) = result {
@@ -84,7 +88,8 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // Before the answer: its receiver may send the next request.
+        // In this order: the memory is free before its room is, and the room before the answer, whose receiver may send the next request.
+        drop(std::mem::take(&mut self.value));
         drop(self.room.take());
         if !self.is_answered {
             self.gathered.note(NotStored::Ended);
@@ -121,7 +126,8 @@ mod tests {
     #[test]
     fn a_request_is_stored_once_all_of_its_messages_are() {
         let room = Arc::new(Semaphore::new(3));
-        let permit = |reply: &RequestReply| reply.ticket(1, false, room.clone().try_acquire_owned().unwrap());
+        let permit =
+            |reply: &RequestReply| reply.ticket(vec![7], false, room.clone().try_acquire_owned().unwrap());
         let (reply, mut receipt) = request();
         let (one, two) = (permit(&reply), permit(&reply));
         drop(reply);
@@ -136,7 +142,8 @@ mod tests {
     #[test]
     fn the_first_failure_is_the_answer_and_a_message_without_an_answer_is_one() {
         let room = Arc::new(Semaphore::new(3));
-        let permit = |reply: &RequestReply| reply.ticket(1, false, room.clone().try_acquire_owned().unwrap());
+        let permit =
+            |reply: &RequestReply| reply.ticket(vec![7], false, room.clone().try_acquire_owned().unwrap());
         let (reply, mut receipt) = request();
         let [one, two, three] = [permit(&reply), permit(&reply), permit(&reply)];
         one.answer(Ok(()));

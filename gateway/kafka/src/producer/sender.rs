@@ -1,27 +1,25 @@
 //! The handle of the producer: room for messages, and sending them.
 //!
-//! Any thread may send. Sending copies a message into librdkafka's queue and never blocks; [`Producer::room`] waits for room before that.
+//! Any thread may send. Sending puts a message into librdkafka's queue, copies no value, and never blocks; [`Producer::room`] waits for
+//! room before that. The caller allocates a value after it has taken the room, and the value is freed before its room is given back.
 
 use crate::{
     ground::{login::renewal, settings::refused},
     producer::{
         MESSAGE_OVERHEAD_BYTES, NotStored, RequestReply, SizeLimits,
+        produce::produce,
         pump::{Acknowledgements, Pump},
-        reply::Ticket,
         settings::producer_settings,
         topic_watch::{TopicState, TopicWatch},
     },
 };
 use crossbeam_channel::{Sender, bounded};
-use rdkafka::{
-    ClientConfig,
-    config::RDKafkaLogLevel,
-    producer::{BaseProducer, BaseRecord},
-};
+use rdkafka::{ClientConfig, config::RDKafkaLogLevel, producer::BaseProducer};
 use sluice_gateway_config::{Kafka, SecretFileError};
 use sluice_login::{Counts, Tokens};
 use std::{
     convert::Infallible,
+    ffi::CString,
     sync::{Arc, PoisonError, RwLock},
     thread,
     time::Duration,
@@ -54,11 +52,11 @@ pub enum StartError {
 }
 
 /// A message to send.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Outgoing<'a> {
     pub partition: u32,
     pub key: &'a [u8],
-    pub value: &'a [u8],
+    pub value: Vec<u8>,
     /// Whether it has a single span, so that it cannot be sent in smaller messages.
     pub is_single: bool,
 }
@@ -97,6 +95,8 @@ pub struct Producer {
 /// What handles and threads share.
 pub(super) struct Shared {
     pub(super) topic: String,
+    /// The same for librdkafka.
+    topic_for_c: CString,
     /// Replaced after a fatal error, which is rare: readers never wait for each other.
     pub(super) producer: RwLock<Arc<BaseProducer<Acknowledgements>>>,
     pub(super) state: Arc<TopicState>,
@@ -127,15 +127,17 @@ impl Producer {
             config.set(name, value);
         }
         config.set_log_level(RDKafkaLogLevel::Warning);
+        let settings = |why: String| StartError::Settings { topic: topic.to_owned(), why };
+        let topic_for_c = CString::new(topic).map_err(|error| settings(error.to_string()))?;
         let kafka = Kafka { topics: vec![topic.to_owned()], ..kafka.clone() };
         let state = Arc::new(TopicState::new(&kafka.bootstrap_servers, limits.batch_bytes_max));
         let context = Acknowledgements::new(topic, &kafka, &state);
-        let producer = config
-            .create_with_context(context.clone())
-            .map_err(|error| StartError::Settings { topic: topic.to_owned(), why: refused(&error) })?;
+        let producer =
+            config.create_with_context(context.clone()).map_err(|error| settings(refused(&error)))?;
         let renewal = renewal(&kafka);
         let shared = Arc::new(Shared {
             topic: topic.to_owned(),
+            topic_for_c,
             producer: RwLock::new(Arc::new(producer)),
             state,
             room: Arc::new(Semaphore::new(limits.queue_bytes)),
@@ -212,20 +214,16 @@ impl Producer {
         drop(self.shared.room.acquire_many(all).await);
     }
 
-    /// Passes a message to librdkafka, which copies it. `request` is answered for it in any case.
-    pub fn send(&self, message: &Outgoing<'_>, room: Room, request: &RequestReply) {
-        let Shared { topic, .. } = &*self.shared;
-        let ticket = request.ticket(message.value.len(), message.is_single, room.0);
+    /// Passes a message to librdkafka. `request` is answered for it in any case.
+    pub fn send(&self, message: Outgoing<'_>, room: Room, request: &RequestReply) {
+        let Shared { topic, topic_for_c, .. } = &*self.shared;
         debug_assert!(message.bytes() <= self.shared.queue_bytes, "a message fits into an empty queue");
-        let partition = i32::try_from(message.partition).unwrap_or(i32::MAX);
-        let record = BaseRecord::<[u8], [u8], Box<Ticket>>::with_opaque_to(topic, Box::new(ticket))
-            .partition(partition)
-            .key(message.key)
-            .payload(message.value);
-        if let Err((error, record)) = self.shared.current().send(record) {
-            let ticket = *record.delivery_opaque;
+        let Outgoing { partition, key, value, is_single } = message;
+        let ticket = Box::new(request.ticket(value, is_single, room.0));
+        let place = (topic_for_c.as_c_str(), i32::try_from(partition).unwrap_or(i32::MAX));
+        if let Err((error, ticket)) = produce(&self.shared.current(), place, key, ticket) {
             self.shared.state.refuse(&error, &ticket);
-            let bytes = ticket.bytes;
+            let bytes = ticket.value().len();
             let unacknowledged = || self.shared.state.unacknowledged();
             ticket.answer(Err(NotStored::of(&error, topic, bytes, unacknowledged)));
         }

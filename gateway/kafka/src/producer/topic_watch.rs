@@ -156,7 +156,7 @@ impl TopicState {
         let too_large = [Code::MessageSizeTooLarge, Code::MessageBatchTooLarge, Code::InvalidMessageSize];
         if error.rdkafka_error_code().is_some_and(|code| too_large.contains(&code)) {
             let mut known = self.known();
-            known.limits = known.limits.refused(ticket.bytes, ticket.is_single);
+            known.limits = known.limits.refused(ticket.value().len(), ticket.is_single);
             self.asks_for_limits.store(true, Ordering::Relaxed);
         }
     }
