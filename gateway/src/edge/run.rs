@@ -92,9 +92,15 @@ pub fn is_of_config(error: &anyhow::Error) -> bool {
         || of_producer.is_some_and(|error| !matches!(error, StartError::Thread { .. }))
 }
 
+/// Threads of `io`. Chosen: reading, splitting and answering take less time than Kafka's threads and the large requests of as many workers.
+/// With fewer threads, tasks change between them less often, and each change wakes a thread. One thread alone wakes no other.
+fn io_threads(workers: u32) -> usize {
+    (workers as usize).div_ceil(2).max(1)
+}
+
 fn runtime(config: &EdgeConfig) -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(config.workers as usize)
+        .worker_threads(io_threads(config.workers))
         .thread_name("io")
         .enable_all()
         .build()
@@ -159,5 +165,15 @@ impl Signals {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_an_io_thread_for_two_workers_and_never_none() {
+        assert_eq!([0, 1, 2, 3, 4, 64].map(io_threads), [1, 1, 1, 2, 2, 32]);
     }
 }
