@@ -18,7 +18,8 @@ use crate::budget::{SLACK_DIVISOR, Shortfall};
 use crate::edge::EdgeConfig;
 use crate::units::ByteSize;
 
-/// Program, thread stacks, runtime, Kafka metadata, metrics, tenants. Chosen: a gateway with little load has 21 MiB, with more threads.
+/// Program, thread stacks, runtime, Kafka metadata, metrics, tenants, and four contexts of zstd with their memory for batches, 1.1 MB each at
+/// most. Chosen: a gateway with little load has 21 MiB, with more threads.
 pub const BASE_BYTES: u64 = 32 << 20;
 
 /// Connections and headers of requests: TLS records, HTTP/2 windows, frames and streams. Chosen: 184 connections of 196 KiB, 16 of them with

@@ -3,7 +3,8 @@
  *
  * librdkafka 2.12 makes a context for each batch, and passes the batch to it in pieces, which the context copies. For 64 KiB of spans the
  * context has 500 KB, which are allocated and freed each time. Here a batch is copied into one piece and compressed at once. Its context
- * has 300 KB, and the next batch uses it again. Level and ratio are the same. Calls arrive here at link time (-Wl,--wrap, see
+ * has 300 KB, and the next batch uses it again, with the memory for the piece. librdkafka holds what it gets until the acknowledgement: it
+ * gets as many bytes as there are, and not as there could be. Level and ratio are the same. Calls arrive here at link time (-Wl,--wrap, see
  * batch_limit.c).
  *
  * A batch above WHOLE_BYTES_MAX is a single message, and its copy would be large. librdkafka compresses it. It also compresses a batch for
@@ -22,7 +23,6 @@ typedef struct ZSTD_CCtx_s context_t;
 context_t *ZSTD_createCCtx(void);
 size_t ZSTD_freeCCtx(context_t *context);
 size_t ZSTD_compressCCtx(context_t *context, void *out, size_t out_bytes, const void *in, size_t in_bytes, int level);
-size_t ZSTD_compressBound(size_t in_bytes);
 unsigned ZSTD_isError(size_t code);
 
 /* rdbuf.h: where librdkafka reads, and up to where. */
@@ -35,9 +35,19 @@ size_t rd_slice_reader(rd_slice_t *slice, const void **piece);
 /* Above every batch of several messages: twice the edge's `batch.size`. A context for it has 0.6 MB at level 1. */
 enum { WHOLE_BYTES_MAX = 256 << 10 };
 
-/* Contexts that are kept until the process ends. More are made, and freed, while more broker threads compress at the same time. */
+/* ZSTD_compressBound of that. */
+enum { OUT_BYTES_MAX = WHOLE_BYTES_MAX + (WHOLE_BYTES_MAX >> 8) };
+
+/* What a thread compresses with: a context, and memory for a batch before and after. Pages that no batch reaches are never resident. */
+typedef struct {
+        context_t *context;
+        char in[WHOLE_BYTES_MAX];
+        char out[OUT_BYTES_MAX];
+} press_t;
+
+/* Presses that are kept until the process ends. More are made, and freed, while more broker threads compress at the same time. */
 enum { KEPT = 4 };
-static _Atomic(context_t *) kept[KEPT];
+static _Atomic(press_t *) kept[KEPT];
 
 /* rd_kafka_resp_err_t is an int here. */
 int __real_rd_kafka_zstd_compress(void *broker, int level, rd_slice_t *slice, void **out, size_t *out_bytes);
@@ -52,63 +62,70 @@ int sluice_zstd_contexts(void) {
         return count;
 }
 
-static context_t *take_context(void) {
-        for (int at = 0; at < KEPT; at++) {
-                context_t *context = atomic_exchange(&kept[at], NULL);
-                if (context)
-                        return context;
-        }
-        return ZSTD_createCCtx();
+static void free_press(press_t *press) {
+        ZSTD_freeCCtx(press->context);
+        free(press);
 }
 
-static void keep_context(context_t *context) {
+/* A press; NULL if memory is missing. */
+static press_t *take_press(void) {
         for (int at = 0; at < KEPT; at++) {
-                context_t *none = NULL;
-                if (atomic_compare_exchange_strong(&kept[at], &none, context))
+                press_t *press = atomic_exchange(&kept[at], NULL);
+                if (press)
+                        return press;
+        }
+        press_t *press = malloc(sizeof(*press));
+        if (!press)
+                return NULL;
+        press->context = ZSTD_createCCtx();
+        if (press->context)
+                return press;
+        free(press);
+        return NULL;
+}
+
+static void keep_press(press_t *press) {
+        for (int at = 0; at < KEPT; at++) {
+                press_t *none = NULL;
+                if (atomic_compare_exchange_strong(&kept[at], &none, press))
                         return;
         }
-        ZSTD_freeCCtx(context);
+        free_press(press);
 }
 
-/* The bytes of a slice in one piece; NULL if memory is missing. The slice is a copy, so the caller's is not moved. `bytes` is an upper
- * bound before, and how many were read after. */
-static char *whole(rd_slice_t slice, size_t *bytes) {
-        char *copy = malloc(*bytes);
+/* Compresses a slice of at most WHOLE_BYTES_MAX into the press. Returns how many bytes that has then, or 0. The slice is a copy, so the
+ * caller's is not moved. */
+static size_t compress(press_t *press, int level, rd_slice_t slice) {
         const void *piece;
-        size_t at = 0, length;
-        while (copy && (length = rd_slice_reader(&slice, &piece)) > 0) {
-                memcpy(copy + at, piece, length);
-                at += length;
+        size_t bytes = 0, length;
+        while ((length = rd_slice_reader(&slice, &piece)) > 0) {
+                memcpy(press->in + bytes, piece, length);
+                bytes += length;
         }
-        *bytes = at;
-        return copy;
+        size_t written = ZSTD_compressCCtx(press->context, press->out, OUT_BYTES_MAX, press->in, bytes, level);
+        return ZSTD_isError(written) ? 0 : written;
 }
 
-/* Compressed bytes in `out`, or 0. */
-static size_t compress(int level, const char *in, size_t in_bytes, char *out, size_t room) {
-        context_t *context = take_context();
-        if (!context)
-                return 0;
-        size_t written = ZSTD_compressCCtx(context, out, room, in, in_bytes, level);
-        keep_context(context);
-        return ZSTD_isError(written) ? 0 : written;
+/* The same as memory of its own, of `bytes` bytes; NULL if that is missing, or if compression failed. */
+static void *compressed(int level, const rd_slice_t *slice, size_t *bytes) {
+        press_t *press = take_press();
+        if (!press)
+                return NULL;
+        *bytes    = compress(press, level, *slice);
+        void *own = *bytes > 0 ? malloc(*bytes) : NULL;
+        if (own)
+                memcpy(own, press->out, *bytes);
+        keep_press(press);
+        return own;
 }
 
 int __wrap_rd_kafka_zstd_compress(void *broker, int level, rd_slice_t *slice, void **out, size_t *out_bytes) {
         /* librdkafka passes a slice that was not read yet, so all of it is left. */
-        size_t bytes = slice->end - slice->start;
-        if (bytes == 0 || bytes > WHOLE_BYTES_MAX)
+        size_t bytes = slice->end - slice->start, written = 0;
+        void *own    = bytes > 0 && bytes <= WHOLE_BYTES_MAX ? compressed(level, slice, &written) : NULL;
+        if (!own)
                 return __real_rd_kafka_zstd_compress(broker, level, slice, out, out_bytes);
-        char *in       = whole(*slice, &bytes);
-        size_t room    = ZSTD_compressBound(bytes);
-        char *buffer   = in ? malloc(room) : NULL;
-        size_t written = buffer ? compress(level, in, bytes, buffer, room) : 0;
-        free(in);
-        if (written == 0) {
-                free(buffer);
-                return __real_rd_kafka_zstd_compress(broker, level, slice, out, out_bytes);
-        }
-        *out       = buffer;
+        *out       = own;
         *out_bytes = written;
         return 0;
 }
