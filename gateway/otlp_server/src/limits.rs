@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn wide_windows_are_part_of_what_connections_hold_and_no_more_of_them_than_connections() {
         let of = |wide_windows_max, connections_max| {
-            Limits { wide_windows_max, connections_max, ..Limits::default() }.outside_budget_bytes_max()
+            Limits { connections_max, wide_windows_max, ..Limits::default() }.outside_budget_bytes_max()
         };
         // 192 KiB of a window, and 48 of a frame.
         assert_eq!(of(16, 200) - of(0, 200), 16 * (240 << 10));

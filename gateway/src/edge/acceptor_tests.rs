@@ -187,13 +187,12 @@ async fn a_tenant_over_its_limit_gets_an_answer_that_says_so_and_others_are_take
 async fn a_request_for_which_no_thread_is_free_costs_its_tenant_nothing() {
     let rates = TenantRates { spans: None, bytes: Some(1) };
     let mut scene = Scene::open(rates, Duration::from_secs(30)).await;
-    let (full, _not_taken) = crossbeam_channel::bounded(0);
-    let threads = std::mem::replace(&mut scene.edge.jobs, full);
+    let threads = std::mem::replace(&mut scene.edge.splitting, Splitting::without_threads());
     for _ in 0..2 {
         let refused = scene.take(request(&[(1, 1); 20]), "a").await;
         assert!(matches!(&refused, Err(Untaken::Retry { after: BUSY_AFTER, .. })), "{refused:?}");
     }
-    scene.edge.jobs = threads;
+    scene.edge.splitting = threads;
     scene.take(request(&[(1, 1); 20]), "a").await.unwrap();
     assert_eq!((scene.refused("busy"), scene.refused("tenant_bytes")), (2, 0));
 }

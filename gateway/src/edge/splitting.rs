@@ -139,6 +139,12 @@ impl Splitting {
         Ok(Self { jobs, seats })
     }
 
+    /// One without threads, which takes nothing.
+    #[cfg(test)]
+    pub fn without_threads() -> Self {
+        Self { jobs: bounded(0).0, seats: Vec::new() }
+    }
+
     /// Splits and sends a request on the caller's thread, without waiting.
     ///
     /// # Errors

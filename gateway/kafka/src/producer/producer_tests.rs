@@ -117,7 +117,7 @@ fn values_of_any_size_are_stored_as_they_were_made_and_one_that_is_refused_holds
     let mock = Mock::new();
     let producer = mock.producer(LIMITS);
     let values: Vec<_> = [1, 4_096, 4_097, 70_000, 200_000]
-        .map(|bytes| ("k", (0..bytes).map(|at| (at % 251).to_le_bytes()[0]).collect::<Vec<u8>>()))
+        .map(|bytes| ("k", (0_u32..bytes).map(|at| (at % 251).to_le_bytes()[0]).collect::<Vec<u8>>()))
         .into();
     block_on(send(&producer, &values)).unwrap();
     let found = mock.read(values.len());
