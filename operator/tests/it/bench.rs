@@ -125,7 +125,8 @@ impl Bench {
     pub async fn reconcile(&self, name: &str) -> Result<Action, Failed> {
         let world = self.world();
         let pipeline = world.cache.pipelines.get(&ObjectRef::new(name).within(NAMESPACE)).unwrap();
-        reconcile(pipeline, self.reconciler(world)).await
+        // On the heap: otherwise each reconcile of a test would have a place on its stack.
+        Box::pin(reconcile(pipeline, self.reconciler(world))).await
     }
 
     /// The operator, with copies of what there is now.

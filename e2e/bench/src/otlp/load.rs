@@ -7,16 +7,20 @@
 //! At a rate, a wait begins when the request is due, not when a client is free for it. So if a server stalls, all requests that are due
 //! meanwhile are late.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context as Wait, Poll};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use e2e_fixtures::spans::{Generator, Run, Shape};
 use e2e_stack::process::interrupt;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use hyper::Request;
+use hyper::body::{Body, Frame};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -40,6 +44,29 @@ const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Expor
 /// Status codes of gRPC after which a client retries: `UNAVAILABLE`, and `RESOURCE_EXHAUSTED`, which a Collector returns if its queue is
 /// full.
 const COME_AGAIN: [&str; 2] = ["14", "8"];
+
+/// Bytes of a frame of HTTP/2. The clients of gRPC for Go and Java, and the Collector, send no larger ones, whatever a server takes.
+const FRAME_BYTES: usize = 16 << 10;
+
+/// A body in frames of [`FRAME_BYTES`].
+struct Pieces(Bytes);
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Wait<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = FRAME_BYTES.min(self.0.len());
+        Poll::Ready((bytes > 0).then(|| Ok(Frame::data(self.0.split_to(bytes)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 /// What is sent.
 #[derive(Clone, Copy, Debug)]
@@ -146,12 +173,12 @@ impl Sending {
     }
 
     /// Sends a request until it is answered with success; returns how often it was sent again.
-    async fn export(&self, http: &Client<HttpConnector, Full<Bytes>>, body: Bytes) -> Result<u64> {
+    async fn export(&self, http: &Client<HttpConnector, Pieces>, body: Bytes) -> Result<u64> {
         for again in 0..u64::from(TRIES) {
             let request = Request::post(&self.address)
                 .header("content-type", "application/grpc")
                 .header("te", "trailers")
-                .body(Full::new(body.clone()))
+                .body(Pieces(body.clone()))
                 .context("build a request")?;
             let (head, answer) = http.request(request).await.context("no answer")?.into_parts();
             let collected = answer.collect().await.context("read the answer")?;

@@ -88,7 +88,7 @@ mod tests {
             for (name, value) in producer_settings(&kafka, "edge", &limits).unwrap() {
                 assert!(config.get(name).is_none(), "{name} is set twice");
                 config.set(name, value);
-                let is_ours = !kafka.properties.contains_key(name);
+                let is_ours = name != COPY_PROPERTY && !kafka.properties.contains_key(name);
                 assert!(
                     !is_ours || owner(name).is_some(),
                     "{name} is set by us, and a config may set it too"
