@@ -67,7 +67,7 @@ async fn a_view_that_the_user_may_not_see_is_not_vouched_for() {
     assert_eq!(Verdict::of(&[answer], 1, &load).reasons, [Reason::ViewsUnseen].into());
     // It may not read the server's settings of tables; what the table names itself, it may.
     assert_eq!(sink.durability().await.unwrap(), None);
-    let parts = sink.parts().await;
+    let parts = sink.parts(0).await;
     assert!(matches!(parts, Err(ProbeError::Refused { .. })), "{parts:?}");
     let sync = "fsync_after_insert = 1, fsync_part_directory = 1";
     database.execute(&format!("ALTER TABLE {name}.otel_traces MODIFY SETTING {sync}")).await;

@@ -70,7 +70,7 @@ async fn an_audit_goes_on_beside_a_batch_above_the_limit() {
     let report = audited.await.unwrap().unwrap();
     let [unread] = &report.unread[..] else { panic!("{report}") };
     assert_eq!((unread.partition, unread.first, unread.next), (0, 1, 2), "{report}");
-    assert!(unread.reason.contains("recordBatchBytesMax: 4MiB with memory.limit: "), "{report}");
+    assert!(unread.reason.contains("recordBatchBytesMax: 4Mi with memory.limit: "), "{report}");
     assert_eq!(report.totals.messages, 2, "{report}");
     topic.delete().await;
     database.drop().await;
