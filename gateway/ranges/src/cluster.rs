@@ -4,27 +4,26 @@
 //! Then a range in flight has another token than the one that the server may know, and may be stored twice. By this number the next owner
 //! notices.
 
-use twox_hash::XxHash3_64;
+use crate::short_hash::ShortHash;
 
 /// 24 bits of a hash over the id, or over the name that stands for it; never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClusterNumber(u32);
+pub struct ClusterNumber(ShortHash);
 
 impl ClusterNumber {
     /// Of the id that is in tokens.
     pub fn of(cluster_id: &str) -> Self {
-        let [a, b, c, ..] = XxHash3_64::oneshot(cluster_id.as_bytes()).to_le_bytes();
-        Self(u32::from_le_bytes([a, b, c, 0]).max(1))
+        Self(ShortHash::of(cluster_id.as_bytes()))
     }
 
     /// The number, from 1 to 2^24 − 1.
     pub fn number(self) -> u32 {
-        self.0
+        self.0.number()
     }
 
     /// From such a number; `None` for any other.
     pub fn of_number(number: u32) -> Option<Self> {
-        (1..1 << 24).contains(&number).then_some(Self(number))
+        ShortHash::of_number(number).map(Self)
     }
 }
 

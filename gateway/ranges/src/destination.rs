@@ -3,14 +3,14 @@
 //! A server knows the tokens of what was sent to it, and of nothing else. A range that an owner before may have sent to another server,
 //! or into another table, may be stored twice although its token is relied on: by this number the next owner notices.
 
-use twox_hash::XxHash3_64;
+use crate::short_hash::ShortHash;
 
 /// Where ranges are sent: 24 bits of a hash over database, table and one server, never 0.
 ///
 /// One server of a shard represents all of them. A reader of the number compares it with those of all servers of its shard. So a shard
 /// that keeps this server is the same shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Destination(u32);
+pub struct Destination(ShortHash);
 
 impl Destination {
     /// Of this table on this server, which is named as `host:port`.
@@ -20,18 +20,17 @@ impl Destination {
             bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
             bytes.extend_from_slice(text.as_bytes());
         }
-        let [a, b, c, ..] = XxHash3_64::oneshot(&bytes).to_le_bytes();
-        Self(u32::from_le_bytes([a, b, c, 0]).max(1))
+        Self(ShortHash::of(&bytes))
     }
 
     /// The number, from 1 to 2^24 − 1.
     pub fn number(self) -> u32 {
-        self.0
+        self.0.number()
     }
 
     /// From such a number; `None` for any other.
     pub fn of_number(number: u32) -> Option<Self> {
-        (1..1 << 24).contains(&number).then_some(Self(number))
+        ShortHash::of_number(number).map(Self)
     }
 }
 

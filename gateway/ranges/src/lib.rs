@@ -51,6 +51,7 @@ pub mod parts;
 mod plan;
 mod release;
 mod rule;
+mod short_hash;
 mod spooled_range;
 mod token;
 mod wait;

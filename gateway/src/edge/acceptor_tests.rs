@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     edge::{
-        samples::{field, request},
-        splitting::{Splitting, SplittingDeps, key},
+        samples::{field, request, splitting},
+        splitting::{Splitting, key},
     },
     intake::tenants::TenantRates,
 };
@@ -18,7 +18,6 @@ use rdkafka::{
 use sluice_gateway_config::{Kafka, parse};
 use sluice_kafka::producer::{ProducerLimits, partition_of};
 use sluice_otlp_server::{ByteBudget, Encoding};
-use tokio::runtime::Handle;
 
 /// A mock takes milliseconds; a busy machine some seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -47,13 +46,7 @@ impl Scene {
             Kafka { bootstrap_servers: vec![mock.bootstrap_servers()], ..config.source.kafka.unwrap() };
         let limits = ProducerLimits { queue_bytes: 1 << 20, batch_bytes_max: 64 << 10, timeout };
         let producer = Producer::start(&kafka, "spans", "edge", limits).unwrap();
-        let deps = SplittingDeps {
-            producer: producer.clone(),
-            target_bytes: 1_000,
-            request_bytes_max: 1 << 20,
-            io: Handle::current(),
-        };
-        let splitting = Splitting::start(2, &deps).unwrap();
+        let splitting = splitting(&producer);
         let edge = Edge {
             producer,
             splitting,

@@ -1,4 +1,19 @@
-//! Requests of tests, byte by byte.
+//! What tests of the edge split: requests, byte by byte, and small messages to a producer.
+
+use crate::edge::splitting::{Splitting, SplittingDeps};
+use sluice_kafka::producer::Producer;
+use tokio::runtime::Handle;
+
+/// Two threads that make messages of 1 KB.
+pub fn splitting(producer: &Producer) -> Splitting {
+    let deps = SplittingDeps {
+        producer: producer.clone(),
+        target_bytes: 1_000,
+        request_bytes_max: 1 << 20,
+        io: Handle::current(),
+    };
+    Splitting::start(2, &deps).unwrap()
+}
 
 /// A field of protobuf.
 pub fn field(number: u8, content: &[u8]) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Who splits a request: the task that has read it, or a thread. No broker answers here.
 
 use super::*;
-use crate::edge::samples::{field, request, scope_spans};
+use crate::edge::samples::{field, request, scope_spans, splitting};
 use sluice_gateway_config::{Kafka, parse};
 use sluice_kafka::producer::ProducerLimits;
 use sluice_otlp_server::ByteBudget;
@@ -28,13 +28,7 @@ impl Scene {
         let limits =
             ProducerLimits { queue_bytes: QUEUE_BYTES, batch_bytes_max: 256 << 10, timeout: PATIENCE };
         let producer = Producer::start(&kafka, "spans", "edge", limits).unwrap();
-        let deps = SplittingDeps {
-            producer: producer.clone(),
-            target_bytes: 1_000,
-            request_bytes_max: 1 << 20,
-            io: Handle::current(),
-        };
-        Self { splitting: Splitting::start(2, &deps).unwrap(), producer, budget: ByteBudget::new(8 << 20) }
+        Self { splitting: splitting(&producer), producer, budget: ByteBudget::new(8 << 20) }
     }
 
     fn request(&self, body: Vec<u8>, encoding: Encoding) -> Request {

@@ -31,10 +31,10 @@ pub const DOUBT_SECONDS: u64 = 15;
 const REFRESH_SCHEMA: &str = "RefreshSchema";
 
 /// ClickHouse's code for a table that does not exist.
-const UNKNOWN_TABLE: u32 = 60;
+pub(crate) const UNKNOWN_TABLE: u32 = 60;
 
 /// ClickHouse's code for a database that does not exist.
-const UNKNOWN_DATABASE: u32 = 81;
+pub(crate) const UNKNOWN_DATABASE: u32 = 81;
 
 /// What a gateway has counted since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

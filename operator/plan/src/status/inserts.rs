@@ -7,7 +7,7 @@ use super::{
 use crate::{
     facts::Observed,
     names::Names,
-    observed::inserts::{InsertError, SinkSeen},
+    observed::inserts::{InsertError, SinkSeen, UNKNOWN_DATABASE, UNKNOWN_TABLE},
     pipeline::connections::where_it_stands,
 };
 use sluice_crds::{
@@ -65,10 +65,12 @@ fn with_remedy(pipeline: &TracePipeline, observed: &Observed, error: &InsertErro
 fn remedy(error: &InsertError) -> Option<&'static str> {
     let is = |class: &str| error.class == class;
     match error.code? {
-        60 => Some(
+        UNKNOWN_TABLE => Some(
             "create the table, or let the schema Job do it (schema.management: CreateIfMissing); check the target tables of materialized views",
         ),
-        81 => Some("check that sink.clickhouse.endpoints lead to the right servers, and create the database"),
+        UNKNOWN_DATABASE => {
+            Some("check that sink.clickhouse.endpoints lead to the right servers, and create the database")
+        }
         // READONLY has another class if a replica has lost its Keeper.
         164 if is(HALT) => Some("set readonly to 0 in the profile of the gateways' user"),
         195 => Some("allow the addresses of the gateways for their user in ClickHouse"),

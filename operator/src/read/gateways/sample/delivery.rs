@@ -1,5 +1,5 @@
-//! What one gateway says of itself for people: the guarantee that holds, what rows survive, and what waits on its queue volume. None of it is
-//! needed for a decision, so a gateway that does not say it is not asked in vain.
+//! What one gateway reports for people: the guarantee that holds, what rows survive, and what waits on its queue volume. No decision needs
+//! any of it, so the answer of a gateway is of use without it.
 
 use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus, status::reason, status_word};
 use sluice_gateway_config::{DeliveryState, GatewaySample, INSERT_ERROR_CHARS_MAX};
@@ -91,7 +91,7 @@ fn guarantee(delivery: &DeliveryState) -> Option<DeliveryStatus> {
     Some(DeliveryStatus { guarantee, reason, durability: delivery.durability.as_deref().and_then(word) })
 }
 
-/// A text, if it is a word; as the status has it.
+/// A text in the form of the status, if it is a word.
 fn word(text: &str) -> Option<String> {
     let is_word = text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     (is_word && !text.is_empty() && text.len() <= WORD_BYTES_MAX).then(|| status_word(text))
