@@ -113,15 +113,11 @@ pub fn build(paths: &Paths, form: Form) -> anyhow::Result<images::Image> {
     pause.into_inner().context("the pause image was not made")
 }
 
-/// Builds all parts that the cache lacks: downloads run while the compiler works. Returns the pause image.
+/// Builds all parts that the cache lacks, but helm: downloads run while the compiler works. Returns the pause image.
 pub fn build_parts(paths: &Paths) -> anyhow::Result<images::Image> {
     let pause = std::sync::OnceLock::new();
     beside(vec![
-        // One after the other: they share most of their packages, and Go uses all cores for one program.
-        (
-            "kubernetes",
-            Box::new(|| kubernetes::programs::build(paths).and_then(|_| helm::build(paths)).map(drop)),
-        ),
+        ("kubernetes", Box::new(|| kubernetes::programs::build(paths).map(drop))),
         ("kafka", Box::new(|| kafka::build(paths))),
         ("clickhouse", Box::new(|| clickhouse::build(paths))),
         ("pause", Box::new(|| images::pause::build(paths).map(|image| drop(pause.set(image))))),
@@ -134,6 +130,8 @@ fn start(paths: &Paths, kubernetes: &Kubernetes, pause: &images::Image) -> anyho
     kubernetes::network::ensure(&paths.kubernetes())?;
     let ready = |part: &'static str, address: &str| say::progress(part, &format!("answers on {address}"));
     beside(vec![
+        // Compiled here, because the servers mostly wait for each other. It shares most of its packages with Kubernetes.
+        ("helm", Box::new(|| helm::build(paths).map(drop))),
         ("kubernetes", Box::new(|| kubernetes.start(pause))),
         ("kafka", Box::new(|| Kafka::new(paths).ensure().map(|()| ready("kafka", kafka::HOST_ADDRESS)))),
         (
