@@ -20,7 +20,7 @@ use sluice_gateway::{
 use sluice_gateway_config::{
     CheckedConfig, Log, LogFormat,
     edge_budget::{EdgeBudget, EdgeSizing},
-    parse,
+    in_two_shards, parse,
 };
 use sluice_kafka::TopicMadeAnew;
 use sluice_ranges::Version;
@@ -96,6 +96,9 @@ fn wrong(file: &ConfigFile, violations: impl Display) -> Failure {
 fn run(config: &CheckedConfig) -> Result<ExitCode, Failure> {
     log_to_stderr(&config.config().log)?;
     abort_on_panic();
+    for shared in in_two_shards(config.config().sink.clickhouse.shards()) {
+        tracing::warn!("sink.clickhouse.shards[{}]: {}", shared.other.0, shared.words());
+    }
     // A limit that a webhook has changed is no error of the config: the exit code says that a retry may help.
     let config = app::container::fitted(config).map_err(|error| Failure::new(EXIT_UNAVAILABLE, error))?;
     app::run(&config, Version::CURRENT).map_err(|error| {

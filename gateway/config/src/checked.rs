@@ -4,7 +4,7 @@ mod clickhouse;
 mod host;
 mod kafka;
 
-pub use clickhouse::{each_once, is_same_address, left_out};
+pub use clickhouse::{SharedServer, each_once, in_two_shards, is_same_address, left_out};
 
 use crate::{
     ByteSize, CONTRACT_VERSION, Duration, GatewayConfig,
@@ -397,6 +397,36 @@ mod tests {
         let listed = ["http://a:1", "http://A:1/", "http://b:1", "http://a:1"].map(str::to_owned);
         assert_eq!(each_once(&listed), ["http://a:1", "http://b:1"]);
         assert_eq!(left_out(&listed), [("http://a:1", "http://A:1/"), ("http://a:1", "http://a:1")]);
+    }
+
+    #[test]
+    fn a_server_in_two_shards_is_found_in_every_spelling_and_said_once_for_each_shard() {
+        for (shards, expected) in [
+            ("http://h:8123 | http://H:8123/", &["0 http://h:8123, 1 http://H:8123/"][..]),
+            ("http://h:8123 | http://h.:8123", &["0 http://h:8123, 1 http://h.:8123"]),
+            ("http://127.1:1 | http://127.0.0.1:1", &["0 http://127.1:1, 1 http://127.0.0.1:1"]),
+            (
+                "http://a:1 | http://b:1 http://A:1 http://a:1/ | http://a.:1",
+                &["0 http://a:1, 1 http://A:1", "0 http://a:1, 2 http://a.:1"],
+            ),
+            // Other rules refuse these, or leave one of them out.
+            ("http://a:1 http://A:1 | http://b:1", &[]),
+            ("http://a:1 | http://a:1", &[]),
+            ("http://a:1 | http://a:2 | https://a:1", &[]),
+        ] {
+            let shards: Vec<Vec<String>> = shards
+                .split('|')
+                .map(|shard| shard.split_whitespace().map(str::to_owned).collect())
+                .collect();
+            let found: Vec<String> = in_two_shards(shards.iter().map(Vec::as_slice))
+                .iter()
+                .map(|one| format!("{} {}, {} {}", one.first.0, one.first.1, one.other.0, one.other.1))
+                .collect();
+            assert_eq!(found, expected, "{shards:?}");
+        }
+        let kept = SMALLEST
+            .replace("endpoints: [http://clickhouse:8123]", "shards: [[http://h:8123], [http://H:8123/]]");
+        from_yaml(&kept).unwrap().check().unwrap();
     }
 
     #[test]

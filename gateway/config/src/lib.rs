@@ -35,7 +35,9 @@ mod violation;
 
 pub use attributes::{AttributeAction, AttributeRule, Attributes, AttributesOf, UnreadableLetters};
 pub use budget::{Budget, Shortfall, Sizing};
-pub use checked::{CheckedConfig, DEAD_LETTER_SUFFIX, each_once, is_same_address, left_out};
+pub use checked::{
+    CheckedConfig, DEAD_LETTER_SUFFIX, SharedServer, each_once, in_two_shards, is_same_address, left_out,
+};
 pub use client_limits::{ClientLimits, EdgeLimits, OtlpLimits};
 pub use durability::Durability;
 pub use edge::{Authentication, CheckedEdgeConfig, EdgeConfig, EdgeKafka, EdgeListen, ServerTls, Tenants};

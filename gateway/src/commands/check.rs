@@ -12,6 +12,7 @@ use sluice_gateway_config::{
     CheckedConfig, ClickHouse, Commit, DeadLetter, GatewayConfig, Kafka, Layout, OnMissing, OtlpSource,
     Queue, QueueMode, SchemaManagement, Sizing,
     budget::{Budget, smallest_limit},
+    in_two_shards,
 };
 use sluice_kafka::{
     ProbeError as KafkaProbeError, TopicPartitions, batch_warning,
@@ -62,6 +63,7 @@ pub async fn check(checked: &CheckedConfig) -> Findings {
         None => false,
     };
     let clickhouse = &checked.config().sink.clickhouse;
+    findings.shards(&clickhouse.shards());
     match shards(clickhouse) {
         Ok(shards) => {
             for sink in &shards {
@@ -318,6 +320,16 @@ impl Findings {
         }
     }
 
+    /// Adds servers that stand in two shards in different spellings. A gateway starts with them, because earlier versions took them; a config
+    /// that is written today must not have them.
+    fn shards(&mut self, shards: &[&[String]]) {
+        let shared = in_two_shards(shards.iter().copied());
+        self.problems.extend(shared.iter().map(|shared| {
+            let (number, words) = (shared.other.0, shared.words());
+            format!("sink.clickhouse.shards[{number}]: {words}; list each server in one shard, and once")
+        }));
+    }
+
     /// Adds rules of the table's TTL that act on new rows at once. A gateway inserts such rows, so that is a warning and no problem; it may
     /// be meant for a rule with a condition.
     fn acts_at_once(&mut self, rules: &[AtOnce]) {
@@ -439,6 +451,24 @@ mod tests {
             assert!(found.contains(&words), "{found}");
             assert!(!text(QueueMode::Disabled, &path).contains("queue volume"));
         }
+    }
+
+    #[test]
+    fn a_server_in_two_shards_is_a_problem_in_any_spelling() {
+        let of = |shards: [&str; 2]| {
+            let shards = shards.map(|endpoint| [endpoint.to_owned()]);
+            let mut findings = Findings::of(&budgets().next().unwrap().1);
+            findings.shards(&shards.each_ref().map(<[String; 1]>::as_slice));
+            findings.problems
+        };
+        assert!(of(["http://a:8123", "http://b:8123"]).is_empty());
+        assert_eq!(
+            of(["http://a:8123", "http://A:8123/"]),
+            [
+                "sink.clickhouse.shards[1]: \"http://A:8123/\" and \"http://a:8123\" of shards[0] are one address, so two shards share one \
+              server; list each server in one shard, and once"
+            ]
+        );
     }
 
     #[test]

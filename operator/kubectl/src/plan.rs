@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use sluice_crds::{Derived, TracePipeline};
 use sluice_plan::{
     Advice, Defaults, Observed, Plan, Planned, SchemaSeen, SecretSeen, Server, TopicSeen, Violations, advice,
-    build, derived, endpoints_left_out, plan, pod_monitor,
+    build, derived, endpoints_left_out, plan, pod_monitor, servers_of_two_shards,
 };
 use std::{
     fmt::Write as _,
@@ -129,7 +129,8 @@ pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Violations> {
     let facts = Observed { unresolved, ..observed(&pipeline, assumed.partitions) };
     match plan(&pipeline, &facts, &defaults) {
         Ok(Planned::Ready(plan)) if found.is_empty() => {
-            return Ok(Outline::of(&plan, endpoints_left_out(&pipeline.spec), assumed));
+            let warnings = [endpoints_left_out(&pipeline.spec), servers_of_two_shards(&pipeline.spec)];
+            return Ok(Outline::of(&plan, warnings.concat(), assumed));
         }
         Ok(Planned::Ready(_)) => {}
         // What is missing was said with its field.
@@ -412,6 +413,18 @@ mod tests {
             let config = outline.objects.iter().find(|object| object["kind"] == "ConfigMap").unwrap();
             assert!(!config.to_string().contains("A:8123"), "{config}");
         }
+    }
+
+    #[test]
+    fn a_server_in_two_shards_is_refused_and_a_warning_once_a_pipeline_has_run_with_it() {
+        let from = "endpoints: [\"http://clickhouse.sluice-stack.svc.cluster.local:8123\"]";
+        let shards = "shards: [{endpoints: [http://a:8123]}, {endpoints: [http://A:8123/]}]";
+        let text = SAMPLES[0].replace(from, shards);
+        let found = outline(&text, &assumed(12)).unwrap_err().to_string();
+        let words = "spec.sink.clickhouse.shards[1].endpoints: \"http://A:8123/\" and \"http://a:8123\" of shards[0] are one address";
+        assert!(found.starts_with(words), "{found}");
+        let outline = outline(&format!("{text}status: {{image: i}}\n"), &assumed(12)).unwrap();
+        assert!(matches!(&outline.warnings[..], [one] if one.starts_with(words)), "{:?}", outline.warnings);
     }
 
     #[test]

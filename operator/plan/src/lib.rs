@@ -61,8 +61,8 @@ pub use pipeline::{
     Intent,
     connections::{ConnectionSeen, Unresolved, references, resolved},
     group_owner::{asks_first, group_of, group_owner},
-    left_out::endpoints_left_out,
     policy::REPLICAS_MAX,
+    repeated_endpoints::{endpoints_left_out, servers_of_two_shards},
     responsible::{Responsible, Turn, Wait as OperatorWait},
 };
 pub use plan::{plan, schema_job_name};

@@ -77,6 +77,43 @@ pub fn left_out(endpoints: &[String]) -> Vec<(&str, &str)> {
     left_out
 }
 
+/// A server that stands in two shards, spelt differently: rows that are to be spread over two servers go to one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedServer<'a> {
+    /// The first shard with it, by its position from 0, and how it is spelt there.
+    pub first: (usize, &'a str),
+    /// A later shard, likewise.
+    pub other: (usize, &'a str),
+}
+
+impl SharedServer<'_> {
+    /// What is wrong with the later shard.
+    pub fn words(&self) -> String {
+        let ((number, first), (_, other)) = (self.first, self.other);
+        format!("{other:?} and {first:?} of shards[{number}] are one address, so two shards share one server")
+    }
+}
+
+/// The servers that stand in several shards in different spellings. [`GatewayConfig::check`] refuses only the same text in two shards: earlier
+/// versions took other spellings, and what runs with them must start again.
+///
+/// [`GatewayConfig::check`]: crate::GatewayConfig::check
+pub fn in_two_shards<'a>(shards: impl IntoIterator<Item = &'a [String]>) -> Vec<SharedServer<'a>> {
+    // By address: the first shard with it, how it is spelt there, and the last shard with it.
+    let (mut seen, mut found) = (BTreeMap::<String, (usize, &str, usize)>::new(), Vec::new());
+    for (number, shard) in shards.into_iter().enumerate() {
+        for endpoint in shard {
+            let endpoint = endpoint.as_str();
+            let (first, spelt, last) = seen.entry(address(endpoint)).or_insert((number, endpoint, number));
+            if *last != number && *spelt != endpoint {
+                found.push(SharedServer { first: (*first, *spelt), other: (number, endpoint) });
+            }
+            *last = number;
+        }
+    }
+    found
+}
+
 /// Whether both are one address.
 pub fn is_same_address(one: &str, other: &str) -> bool {
     one == other || address(one) == address(other)

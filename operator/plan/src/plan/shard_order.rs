@@ -2,12 +2,18 @@
 //! does not see a changed reference, or a switch between a reference and servers in the spec. It does not see that a connection was deleted
 //! and made again, what two edits in a row changed, or that two spellings are one address. So the planned servers are compared with those
 //! that the gateways were last given.
+//!
+//! A server in two shards is refused, too. If gateways run with it, they go on: rows may be on their way to either shard, and a spec that is
+//! refused would keep later changes from them. Then `Ready` reports it.
 
 use crate::{
     drain::lifecycle::there,
     facts::Observed,
     observed::{ClaimSeen, ServersSeen},
-    pipeline::connections::where_it_stands,
+    pipeline::{
+        connections::where_it_stands,
+        repeated_endpoints::{SharedServer, in_two_shards},
+    },
 };
 use sluice_crds::{ClickHouseSink, TracePipeline};
 use sluice_gateway_config::{Violations, is_same_address};
@@ -15,8 +21,9 @@ use sluice_gateway_config::{Violations, is_same_address};
 /// The field that a violation names.
 const FIELD: &str = "spec.sink.clickhouse";
 
-/// Refuses servers with which rows on their way would go to another shard.
+/// Refuses servers that stand in two shards, and servers with which rows on their way would go to another shard.
 pub(crate) fn kept(pipeline: &TracePipeline, observed: &Observed) -> Result<(), Violations> {
+    apart(pipeline, observed)?;
     let sink = &pipeline.spec.sink.clickhouse;
     let status = pipeline.status.as_ref();
     let is_running = there(observed).is_some_and(|seen| seen.wanted.max(seen.replicas) > 0);
@@ -39,6 +46,28 @@ pub(crate) fn kept(pipeline: &TracePipeline, observed: &Observed) -> Result<(), 
         found.add(FIELD, format!("{wrong}{place}. {remedy}"));
     }
     found.or(())
+}
+
+/// Refuses a server that stands in two shards in different spellings, unless gateways were given it so.
+fn apart(pipeline: &TracePipeline, observed: &Observed) -> Result<(), Violations> {
+    let mut found = Violations::default();
+    for shared in in_two_shards(&pipeline.spec) {
+        found.add_if(!runs_so(pipeline, observed, &shared), &shared.field, || {
+            format!("{}; list each server in one shard", shared.words)
+        });
+    }
+    found.or(())
+}
+
+/// Whether gateways were given this server in two shards. Of those whose config is gone, it is not known.
+fn runs_so(pipeline: &TracePipeline, observed: &Observed, shared: &SharedServer) -> bool {
+    if observed.servers.is_empty() {
+        return pipeline.status.as_ref().is_some_and(|status| status.image.is_some());
+    }
+    let had = |before: &ServersSeen, shard: usize| {
+        before.shards.get(shard).is_some_and(|had| has(had, &shared.endpoint))
+    };
+    observed.servers.iter().any(|before| had(before, shared.first_shard) && had(before, shared.shard))
 }
 
 /// A queue volume that may hold blocks while no gateway runs, by its claim. What gateways last reported is no proof: one may have fallen
@@ -85,8 +114,11 @@ fn wrong(before: &ServersSeen, names: &[String], after: &ClickHouseSink) -> Opti
     }
     let moved = olds().find_map(|(at, old)| {
         let others = shards.iter().take(count).enumerate().filter(|(other, _)| *other != at);
-        let taken = others.flat_map(|(_, new)| new.iter()).find(|endpoint| has(old, endpoint))?;
-        Some((at, taken))
+        // What another shard had before does not move to it: earlier versions took one server in two shards.
+        let mut come = others.flat_map(|(other, new)| {
+            new.iter().filter(move |endpoint| !before.shards.get(other).is_some_and(|had| has(had, endpoint)))
+        });
+        Some((at, come.find(|endpoint| has(old, endpoint))?))
     });
     moved.map(|(at, endpoint)| {
         format!(

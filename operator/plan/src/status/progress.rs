@@ -9,7 +9,7 @@ use crate::{
     ground::words::{form, plural},
     objects,
     observed::{PodSeen, ReconcileFailure, TopicSeen},
-    pipeline::Intent,
+    pipeline::{Intent, repeated_endpoints::servers_of_two_shards},
     planned::{Plan, Planned, Waiting},
     status::{
         derived::whole_mib,
@@ -430,7 +430,9 @@ fn running(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> String
             plural(partitions, "partition")
         ),
     };
-    format!("{runs}{limited}{}", lowered(plan, observed).unwrap_or_default())
+    let shared = named(servers_of_two_shards(&pipeline.spec)).map(|words| format!("; {words}"));
+    let more = [lowered(plan, observed), shared].into_iter().flatten().collect::<String>();
+    format!("{runs}{limited}{more}")
 }
 
 /// Gateways whose pods have a lower memory limit than planned. They run, with less room for blocks.

@@ -1,9 +1,15 @@
 //! Several shards, and the protocol of the consumer group: how they reach the gateways and the schema Job.
 
-use crate::{defaults, observed, planned, sample, with};
+use crate::{
+    defaults, observed, planned, sample,
+    statuses::{condition, said},
+    with,
+};
 use serde_json::{Value, json};
-use sluice_crds::TracePipeline;
-use sluice_plan::{Planned, build, derived, plan};
+use sluice_crds::{TracePipeline, TracePipelineStatus};
+use sluice_plan::{
+    Observed, Planned, ServersSeen, WorkloadSeen, build, derived, objects, plan, servers_of_two_shards,
+};
 
 /// A pipeline with this many shards of one server each.
 fn sharded(shards: u32) -> TracePipeline {
@@ -62,8 +68,10 @@ fn a_server_that_is_listed_twice_counts_once() {
         assert_eq!(config_of(&listed), config_of(&once));
         assert_eq!(schema_config(&listed), schema_config(&once));
     }
-    let shards = json!({"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://a:8123/"]}]});
-    let (_, config) = schema_config(&with("/spec/sink/clickhouse", shards));
+    // Its gateways were started with it, by an earlier version.
+    let mut shared = of_two_shards("http://a:8123/");
+    shared.status = Some(TracePipelineStatus { image: Some("i".into()), ..TracePipelineStatus::default() });
+    let (_, config) = schema_config(&shared);
     assert!(config.contains("http://a:8123") && !config.contains("http://a:8123/"), "{config}");
 }
 
@@ -117,6 +125,80 @@ fn a_server_belongs_to_one_shard() {
     let pipeline = with("/spec/sink/clickhouse", json!({"shards": twice}));
     let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).unwrap_err().to_string();
     assert!(found.starts_with("spec.sink.clickhouse.shards: \"http://a:8123\" is listed twice"), "{found}");
+}
+
+/// A pipeline whose second shard has this server beside `http://a:8123` of the first one.
+fn of_two_shards(server: &str) -> TracePipeline {
+    let shards = json!([{"endpoints": ["http://a:8123"]}, {"endpoints": [server]}]);
+    with("/spec/sink/clickhouse", json!({"shards": shards}))
+}
+
+#[test]
+fn a_server_belongs_to_one_shard_in_any_spelling() {
+    for (first, second) in [
+        ("http://h:8123", "http://H:8123/"),
+        ("http://h:8123", "http://h.:8123"),
+        ("http://127.0.0.1:8123", "http://127.1:8123"),
+        ("http://[::1]:8123", "http://[0:0:0:0:0:0:0:1]:8123"),
+    ] {
+        let shards = json!([{"endpoints": [first]}, {"endpoints": ["http://b:8123", second]}]);
+        let pipeline = with("/spec/sink/clickhouse", json!({"shards": shards}));
+        let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).unwrap_err().to_string();
+        assert_eq!(
+            found,
+            format!(
+                "spec.sink.clickhouse.shards[1].endpoints: {second:?} and {first:?} of shards[0] are one address, so two shards share one \
+                 server; list each server in one shard"
+            )
+        );
+    }
+}
+
+/// Facts of this pipeline, whose three gateways run as they were started for the spec of `before` by a version that took it.
+fn given(pipeline: &TracePipeline, before: &TracePipeline) -> Observed {
+    let status = TracePipelineStatus { image: Some("i".into()), ..TracePipelineStatus::default() };
+    let started = TracePipeline { status: Some(status), ..before.clone() };
+    let plan = planned(&started, &observed(&started, 12));
+    let parts = build(&plan).into_parts();
+    let mut workload = parts.workload.unwrap();
+    workload.metadata.generation = Some(1);
+    workload.spec.as_mut().unwrap().replicas = Some(3);
+    let counts = json!({"observedGeneration": 1, "replicas": 3, "readyReplicas": 3, "updatedReplicas": 3,
+        "currentRevision": "a", "updateRevision": "a"});
+    workload.status = Some(serde_json::from_value(counts).unwrap());
+    let revision = Some(objects::revision(&plan));
+    let workload = Some(WorkloadSeen { revision, ..WorkloadSeen::of(&workload, &[]) });
+    let servers = Vec::from_iter(ServersSeen::of(&parts.config_map));
+    Observed { workload, servers, ..observed(pipeline, 12) }
+}
+
+/// A new version of the operator must neither stop it nor keep later changes from it.
+#[test]
+fn a_pipeline_that_runs_with_one_server_in_two_shards_goes_on_and_ready_says_so() {
+    let shared = of_two_shards("http://A:8123/");
+    let facts = given(&shared, &shared);
+    let outcome = plan(&shared, &facts, &defaults());
+    assert!(matches!(outcome, Ok(Planned::Ready(_))), "{outcome:?}");
+    let status = said(&shared, &facts);
+    let ready = condition(&status, "Ready");
+    assert_eq!(ready.status, "True", "{ready:?}");
+    let words =
+        "3 gateways read 12 partitions; spec.sink.clickhouse.shards[1].endpoints: \"http://A:8123/\" and ";
+    assert!(ready.message.starts_with(words) && ready.message.contains("suspend: true"), "{ready:?}");
+    // What helps is taken: a server of its own for the second shard.
+    let mended = with(
+        "/spec/sink/clickhouse",
+        json!({"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://A:8123/", "http://b:8123"]}]}),
+    );
+    let outcome = plan(&mended, &given(&mended, &shared), &defaults());
+    assert!(matches!(outcome, Ok(Planned::Ready(_))), "{outcome:?}");
+    let apart = of_two_shards("http://b:8123");
+    let outcome = plan(&apart, &given(&apart, &mended), &defaults());
+    assert!(matches!(outcome, Ok(Planned::Ready(_))), "{outcome:?}");
+    assert_eq!(servers_of_two_shards(&apart.spec), Vec::<String>::new());
+    // A pipeline that runs without it does not get it by an edit.
+    let found = plan(&shared, &given(&shared, &apart), &defaults()).unwrap_err().to_string();
+    assert!(found.contains("two shards share one server"), "{found}");
 }
 
 fn with_memory(pipeline: &TracePipeline, memory: &str) -> TracePipeline {
