@@ -5,10 +5,13 @@
 //!
 //! All that is wrong is found at once, where the API server checks rules only once types and bounds are right.
 //!
+//! A pipeline with values that the schema refuses gets others in their place for the planner ([`substitutes()`]).
+//!
 //! Limits: it does not check rules that compare with the stored object (`oldSelf`).
 
 mod entries;
 mod metadata;
+mod substitutes;
 
 use jsonschema::{
     ValidationError,
@@ -20,6 +23,7 @@ use serde_json::Value;
 use sluice_crds::{connection_crd, crd};
 use sluice_plan::Violations;
 use std::sync::LazyLock;
+pub use substitutes::{Substitutes, is_within};
 
 /// JSON pointer to the schema of the served version in the CRD.
 const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
@@ -43,6 +47,12 @@ pub fn pipeline(object: &Value) -> Violations {
 /// The same of a connection.
 pub fn connection(object: &Value) -> Violations {
     CONNECTION.check(object)
+}
+
+/// The pipeline with values that it may have, in place of those that the schema refuses; `None` if the schema refuses none, or if there is no
+/// substitute for one.
+pub fn substitutes(object: &Value) -> Option<Substitutes> {
+    substitutes::of(&PIPELINE, object)
 }
 
 impl Definition {

@@ -3,28 +3,32 @@
 //!
 //! It uses the functions of a reconcile with assumed facts: the number of partitions is given, every Secret exists, and the schema Job
 //! succeeded. Before that it checks the CRD's schema and rules, with the messages of the API server.
+//!
+//! What the schema refuses cannot be planned. Then other values take the place of the wrong ones, and what the planner says with each of them is
+//! told in the same round ([`crate::admission::substitutes`]).
 
 mod documents;
+mod refusal;
+mod trial;
+
+pub use refusal::{Refusal, violations_json};
 
 use crate::{
     args::PlanArgs,
     exit_codes::{EXIT_MISSING, EXIT_USAGE},
 };
 use documents::Documents;
-use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_crds::{Derived, TracePipeline};
-use sluice_plan::{
-    Advice, Defaults, Observed, Plan, Planned, SchemaSeen, SecretSeen, Server, TopicSeen, Violations, advice,
-    build, derived, endpoints_left_out, plan, pod_monitor, servers_of_two_shards,
-};
+use sluice_plan::{Advice, Plan, Planned, Server, Violations, advice, build, derived, pod_monitor};
 use std::{
     fmt::Write as _,
     io::{Read as _, Write as _},
     path::Path,
     process::ExitCode,
 };
+use trial::{Trial, add_unsaid, independent};
 
 /// The assumed facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,32 +118,38 @@ fn print<E: std::error::Error + Send + Sync + 'static>(text: Result<String, E>) 
 }
 
 /// Plans the pipeline in a text of YAML or JSON, or returns all its violations.
-pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Violations> {
+pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Refusal> {
     let documents = Documents::of(text, assumed)?;
-    let (pipeline, mut found) = documents.pipeline(assumed)?;
-    let (pipeline, unresolved) = documents.resolved(&pipeline, &mut found);
-    let defaults = Defaults {
-        gateway_image: assumed.gateway_image.clone(),
-        // They are options of the operator, unknown here.
-        gateway_image_pull_secrets: Vec::new(),
-        operator_version: env!("CARGO_PKG_VERSION").to_owned(),
-        // The operator's namespace and labels are unknown here.
-        operator_pods: None,
-    };
-    let facts = Observed { unresolved, ..observed(&pipeline, assumed.partitions) };
-    match plan(&pipeline, &facts, &defaults) {
-        Ok(Planned::Ready(plan)) if found.is_empty() => {
-            let warnings = [endpoints_left_out(&pipeline.spec), servers_of_two_shards(&pipeline.spec)];
-            return Ok(Outline::of(&plan, warnings.concat(), assumed));
+    let (given, mut found) = documents.pipeline(assumed)?;
+    let is_partial = match documents::typed::<TracePipeline>(given.clone(), &found) {
+        Ok(pipeline) => {
+            let Trial { of_connections, outcome, warnings } = Trial::of(&documents, &pipeline, assumed);
+            found.extend(of_connections);
+            match outcome {
+                Ok(Planned::Ready(plan)) if found.is_empty() => {
+                    return Ok(Outline::of(&plan, warnings, assumed));
+                }
+                Ok(Planned::Ready(_)) => false,
+                Ok(Planned::Waiting(waiting)) => {
+                    // What is missing was said with its field.
+                    found.add_if(found.is_empty(), "spec", || waiting.message);
+                    true
+                }
+                Err(others) => {
+                    add_unsaid(&others, &mut found);
+                    false
+                }
+            }
         }
-        Ok(Planned::Ready(_)) => {}
-        // What is missing was said with its field.
-        Ok(Planned::Waiting(_)) if !found.is_empty() => {}
-        Ok(Planned::Waiting(waiting)) => found.add("spec", waiting.message),
-        Err(others) => add_unsaid(&others, &mut found),
-    }
+        // The schema has no word about it, and so no field to put another value into.
+        Err(unread) if found.is_empty() => return Err(unread.into()),
+        Err(_) => {
+            add_unsaid(&independent(&documents, &given, assumed), &mut found);
+            true
+        }
+    };
     found.sort_by_path();
-    Err(found)
+    Err(Refusal { violations: found, is_partial })
 }
 
 impl Outline {
@@ -208,43 +218,10 @@ impl Outline {
     }
 }
 
-/// All violations with their paths, as JSON.
-pub fn violations_json(found: &Violations) -> Value {
-    let each = found.iter().map(|one| json!({"path": one.path, "message": one.message}));
-    json!({"violations": each.collect::<Vec<_>>()})
-}
-
 fn one(path: impl Into<String>, message: impl Into<String>) -> Violations {
     let mut found = Violations::default();
     found.add(path, message);
     found
-}
-
-/// Adds the violations of other fields than those that already have one from the API server's checks.
-fn add_unsaid(others: &Violations, found: &mut Violations) {
-    for other in others {
-        let is_of = |path: &str| {
-            path.strip_prefix(&other.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
-        };
-        if !found.iter().any(|one| is_of(&one.path)) {
-            found.add(other.path.clone(), other.message.clone());
-        }
-    }
-}
-
-/// Facts of a healthy cluster: only the spec can be wrong.
-fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
-    let topics = pipeline.spec.source.kafka.iter().flat_map(|kafka| &kafka.topics);
-    let present = |keys: &[sluice_crds::UsedKey]| {
-        let data = keys.iter().map(|key| (key.key.clone(), k8s_openapi::ByteString::default()));
-        SecretSeen::of(keys, Some(&Secret { data: Some(data.collect()), ..Secret::default() }))
-    };
-    Observed {
-        partitions: topics.map(|topic| (topic.clone(), TopicSeen::Known(partitions))).collect(),
-        secrets: pipeline.spec.secrets().into_iter().map(|named| (named.of, present(&named.keys))).collect(),
-        schema: SchemaSeen::Succeeded,
-        ..Observed::default()
-    }
 }
 
 #[cfg(test)]

@@ -55,13 +55,14 @@ fn decide(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) ->
     let identity = both(identity, taken_properties(observed, image.runs == defaults.gateway_image))
         .map(|(identity, ())| identity);
     let (identity, sized) = both(identity, Pipeline::of(&pipeline.spec))?;
-    shard_order::kept(pipeline, observed)?;
     let topics = topics(pipeline, &observed.partitions);
     let known = topics.as_deref().unwrap_or_default();
     let wanted = wanted(pipeline, observed);
     let of_operator = (defaults.operator_pods.as_ref(), &*defaults.gateway_image_pull_secrets);
     let edge = EdgePlan::of(pipeline, &identity, observed, of_operator);
-    let (edge, (replicas, config)) = both(edge, sized.divide(&identity.names, sum(known), wanted))?;
+    let divided = sized.divide(&identity.names, sum(known), wanted);
+    let divided = both(shard_order::kept(pipeline, observed), divided);
+    let (edge, ((), (replicas, config))) = both(edge, divided)?;
     let sent = partitions_known(pipeline, &observed.partitions);
     let schema = SchemaPlan::of(pipeline, &identity, sent)?;
     let otlp = OtlpService::of_gateways(&identity.names, &pipeline.spec)?;

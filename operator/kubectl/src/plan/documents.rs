@@ -19,11 +19,13 @@ pub struct Documents {
     connections: Vec<Connection>,
 }
 
-/// A connection, or what is wrong with it.
+/// A connection, and what is wrong with it.
 struct Connection {
     namespace: String,
     name: String,
-    read: Result<TraceConnection, Violations>,
+    /// `None` if it cannot be read.
+    read: Option<TraceConnection>,
+    wrong: Violations,
 }
 
 impl Documents {
@@ -40,8 +42,8 @@ impl Documents {
         Ok(Self { pipelines: of_kind(&all, PIPELINE), connections, all })
     }
 
-    /// The pipeline, and the violations that the API server would report. An error if the text is no pipeline at all.
-    pub fn pipeline(&self, assumed: &Assumed) -> Result<(TracePipeline, Violations), Violations> {
+    /// The pipeline as the API server would store it, and the violations that it would report. An error if the text is no pipeline at all.
+    pub fn pipeline(&self, assumed: &Assumed) -> Result<(Value, Violations), Violations> {
         let mut given = self.chosen(assumed.pipeline.as_deref())?;
         let api_version = TracePipeline::api_version(&());
         if given["apiVersion"] != *api_version {
@@ -49,7 +51,7 @@ impl Documents {
         }
         let found = admission::pipeline(&given);
         as_stored(&mut given, &assumed.namespace);
-        Ok((typed(given, &found)?, found))
+        Ok((given, found))
     }
 
     /// The pipeline with what its connections say. What is wrong with one of them, or that it is in no file, is added to the violations.
@@ -59,10 +61,9 @@ impl Documents {
         names.dedup();
         let before = found.iter().count();
         for name in names {
-            match self.connection(namespace, name).map(|connection| &connection.read) {
-                Some(Ok(_)) => {}
-                Some(Err(wrong)) => wrong.iter().for_each(|wrong| {
-                    found.add(format!("{CONNECTION} {name}: {}", wrong.path), wrong.message.clone());
+            match self.connection(namespace, name) {
+                Some(connection) => connection.wrong.iter().for_each(|wrong| {
+                    found.add(of_connection(name, &wrong.path), wrong.message.clone());
                 }),
                 None => found.add(
                     format!("{CONNECTION} {name}"),
@@ -75,9 +76,9 @@ impl Documents {
         }
         let is_told = found.iter().count() > before;
         let (pipeline, unresolved) = resolved(pipeline, |name| {
-            match self.connection(namespace, name).map(|connection| &connection.read) {
-                Some(Ok(connection)) => ConnectionSeen::Known(Box::new(connection.spec.clone())),
-                Some(Err(_)) | None => ConnectionSeen::Missing,
+            match self.connection(namespace, name).and_then(|connection| connection.read.as_ref()) {
+                Some(connection) => ConnectionSeen::Known(Box::new(connection.spec.clone())),
+                None => ConnectionSeen::Missing,
             }
         });
         if let (Some(words), false) = (unresolved.words(), is_told) {
@@ -127,13 +128,21 @@ impl Connection {
         as_stored(&mut given, namespace);
         let text = |field: &str| given["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (namespace, name) = (text("namespace"), text("name"));
-        let read = typed(given, &found).and_then(|connection| found.or(connection));
-        Self { namespace, name, read }
+        let (read, wrong) = match typed(given, &found) {
+            Ok(connection) => (Some(connection), found),
+            Err(wrong) => (None, wrong),
+        };
+        Self { namespace, name, read, wrong }
     }
 }
 
+/// The path of a field of a connection.
+pub(super) fn of_connection(name: &str, field: &str) -> String {
+    format!("{CONNECTION} {name}: {field}")
+}
+
 /// The object of a kind. If it cannot be read, the violations say why, or else its first error.
-fn typed<T: DeserializeOwned>(given: Value, found: &Violations) -> Result<T, Violations> {
+pub(super) fn typed<T: DeserializeOwned>(given: Value, found: &Violations) -> Result<T, Violations> {
     serde_path_to_error::deserialize(given).map_err(|error| {
         if found.is_empty() {
             one(error.path().to_string(), error.inner().to_string())
@@ -171,12 +180,11 @@ fn of_kind(all: &[Value], kind: &str) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Assumed, Outline, outline};
-    use sluice_plan::Violations;
+    use super::super::{Assumed, Outline, Refusal, outline};
 
     const SAMPLE: &str = include_str!("../../../../config/samples/traceconnection.yaml");
 
-    fn planned(text: &str, pipeline: Option<&str>, connections: &[&str]) -> Result<Outline, Violations> {
+    fn planned(text: &str, pipeline: Option<&str>, connections: &[&str]) -> Result<Outline, Refusal> {
         let assumed = Assumed {
             partitions: 12,
             server: None,
@@ -220,7 +228,8 @@ mod tests {
             missing.starts_with("TraceConnection main: is in no file, for the namespace \"tracing\""),
             "{missing}"
         );
-        assert!(missing.ends_with("kubectl get tconn main -n tracing -o yaml"), "{missing}");
+        let helps = "kubectl get tconn main -n tracing -o yaml\nchecks that depend on these fields follow once they are corrected";
+        assert!(missing.ends_with(helps), "{missing}");
         let elsewhere = connection.replace("namespace: tracing", "namespace: other");
         assert_eq!(told(one, None, &[&elsewhere]), missing);
         let several = told(SAMPLE, None, &[]);
@@ -251,5 +260,18 @@ mod tests {
             let found = told(one, None, &[&connection.replace(from, to)]);
             assert!(found.contains(expected), "{found}");
         }
+    }
+
+    /// One that can be read has a rule broken; the planner goes on with it, and names no field a second time.
+    #[test]
+    fn what_is_wrong_with_a_connection_hides_nothing_of_the_pipeline() {
+        let [connection, one, _] = parts();
+        let connection = connection.replace("kafka-0.kafka:9093", "kafka-0.kafka");
+        let one =
+            one.replace("spec:\n", "spec:\n  gateway: {workers: 8, resources: {limits: {memory: 128Mi}}}\n");
+        let found = told(&one, None, &[&connection]);
+        assert_eq!(found.lines().count(), 2, "{found}");
+        assert!(found.contains("TraceConnection main: spec.kafka.bootstrapServers: "), "{found}");
+        assert!(found.contains("spec.gateway.resources.limits.memory: 128Mi is too small"), "{found}");
     }
 }

@@ -97,6 +97,37 @@ fn values_of_wrong_types_are_all_told() {
     for part in ["spec.replicas: ", "spec.delivery.commit: ", "spec.sink: "] {
         assert!(found.lines().any(|line| line.starts_with(part)), "{part} is not in {found}");
     }
+    assert!(found.ends_with(MORE), "{found}");
+}
+
+/// The last line where fields must be corrected before others can be checked.
+const MORE: &str = "\nchecks that depend on these fields follow once they are corrected";
+
+#[test]
+fn what_only_the_planner_refuses_is_told_beside_values_of_wrong_types() {
+    let shards = r#"{"shards": [{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://A:8123/"]}]}"#;
+    let mut object = with("/spec/sink/clickhouse", shards);
+    object["spec"]["replicas"] = "three".into();
+    object["spec"]["delivery"] = json!({"commit": "Sometimes"});
+    let found = told(&object);
+    for part in [
+        "spec.replicas: ",
+        "spec.delivery.commit: ",
+        "spec.sink.clickhouse.shards[1].endpoints: \"http://A:8123/\" and \"http://a:8123\" of shards[0] are one address",
+    ] {
+        assert!(found.lines().any(|line| line.starts_with(part)), "{part} is not in {found}");
+    }
+    assert!(found.ends_with(MORE), "{found}");
+}
+
+#[test]
+fn what_follows_from_a_substitute_is_not_told() {
+    let at = "spec.queue.maxBytes: ";
+    let found = told(&with("/spec/queue", r#"{"size": "10Gi", "maxBytes": "20Gi"}"#));
+    assert!(found.starts_with(at), "{found}");
+    let found = told(&with("/spec/queue", r#"{"size": true, "maxBytes": "20Gi"}"#));
+    assert!(found.starts_with("spec.queue.size: ") && !found.contains(at), "{found}");
+    assert!(found.ends_with(MORE), "{found}");
 }
 
 /// The API server first names types and bounds alone. The message about a choice lists all values of it.
