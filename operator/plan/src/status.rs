@@ -14,6 +14,7 @@ mod one_time_events;
 mod otlp;
 mod progress;
 mod readers;
+mod remedies;
 mod removal;
 mod replica_conflict;
 mod scaling;

@@ -253,7 +253,7 @@ impl SchemaFailure {
     fn of(end: Option<ContainerEnd>, of_kubernetes: Option<&str>) -> Self {
         let Some(end) = end else {
             let message = of_kubernetes.unwrap_or("the schema Job failed");
-            let message = format!("{message}; its pod is gone, and what it said");
+            let message = format!("{message}; its pod is gone, and the log with it");
             return Self { reason: reason::JOB_FAILED, message };
         };
         Self { reason: named(end.said.reason.as_deref()), message: end.words() }
@@ -477,7 +477,7 @@ mod tests {
         let failure = seen.failure().unwrap();
         assert_eq!(
             (failure.reason, failure.message.as_str()),
-            ("JobFailed", "backoff limit; its pod is gone, and what it said")
+            ("JobFailed", "backoff limit; its pod is gone, and the log with it")
         );
     }
 }

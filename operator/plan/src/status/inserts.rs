@@ -1,12 +1,12 @@
 //! Inserts that fail, as the condition `SinkReachable` reports them: what ClickHouse answers a gateway, and what helps.
 
 use super::{
-    messages,
+    messages, remedies,
     verdict::{Verdict, with_secret},
 };
 use crate::{
     facts::Observed,
-    names::Names,
+    names::{GATEWAY, Names},
     observed::inserts::{InsertError, SinkSeen, UNKNOWN_DATABASE, UNKNOWN_TABLE},
     pipeline::connections::where_it_stands,
 };
@@ -14,6 +14,9 @@ use sluice_crds::{
     SecretUse, TracePipeline,
     status::{condition, reason},
 };
+
+/// What helps if no server of ClickHouse answers.
+const UNANSWERED: &str = "check that the servers of sink.clickhouse.endpoints run, and DNS, NetworkPolicies and proxies on the way to them";
 
 /// The class of an insert that waits for a person.
 const HALT: &str = "Halt";
@@ -40,31 +43,37 @@ pub(super) fn failing(pipeline: &TracePipeline, observed: &Observed) -> Option<V
     let how = match &observed.insert_error {
         Some(failed) => {
             let gateways = Names::of(pipeline).map(|names| names.gateway()).unwrap_or_default();
-            format!(". {gateways}-{}: {}", failed.ordinal, with_remedy(pipeline, observed, &failed.error))
+            let pod = format!("{gateways}-{}", failed.ordinal);
+            format!(". {pod}: {}", with_remedy((pipeline, observed), &pod, &failed.error))
         }
-        None => "; see ClickHouse's answer in the gateways' logs".to_owned(),
+        None => format!("; {} has ClickHouse's answer, and what helps", remedies::logs(pipeline, GATEWAY)),
     };
     Some(Verdict::no(reason::INSERTS_FAILING, format!("the inserts of {whose} fail, and none succeeds{how}")))
 }
 
-/// How an insert failed, and what helps.
-fn with_remedy(pipeline: &TracePipeline, observed: &Observed, error: &InsertError) -> String {
+/// How an insert of this pod failed, and what helps.
+fn with_remedy((pipeline, observed): (&TracePipeline, &Observed), pod: &str, error: &InsertError) -> String {
     let words = error.words();
     // UNKNOWN_USER, WRONG_PASSWORD, REQUIRED_PASSWORD, AUTHENTICATION_FAILED: as the schema Job's AuthFailed.
     if matches!(error.code, Some(192..=194 | 516)) {
         let place = where_it_stands(pipeline.spec.sink.clickhouse.connection_ref.as_ref());
         return with_secret(pipeline, observed, SecretUse::ClickHouseUser, &words) + &place;
     }
-    match remedy(error) {
-        Some(remedy) => format!("{words}; {remedy}"),
-        None => words,
-    }
+    let remedy = remedy(error).map(str::to_owned);
+    let of_table = || error.table_error.and_then(|reason| remedies::of_sink(pipeline, reason));
+    // A gateway logs more than a condition has room for.
+    let logged = || format!("kubectl logs {pod} has all of it, and what helps");
+    format!("{words}; {}", remedy.or_else(of_table).unwrap_or_else(logged))
 }
 
 /// What helps, for codes that leave no doubt. The gateways' logs have advice for each code.
 fn remedy(error: &InsertError) -> Option<&'static str> {
     let is = |class: &str| error.class == class;
-    match error.code? {
+    let Some(code) = error.code else {
+        let waits_for_table = error.table_error.is_some() || error.is_of_table();
+        return (!waits_for_table).then_some(UNANSWERED);
+    };
+    match code {
         UNKNOWN_TABLE => Some(
             "create the table, or let the schema Job do it (schema.management: CreateIfMissing); check the target tables of materialized views",
         ),

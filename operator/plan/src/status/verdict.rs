@@ -6,11 +6,11 @@ use crate::{
     identity::secrets::mounted,
     observed::{
         GATEWAYS_MISS, GATEWAYS_WAIT, OF_SINK, SchemaFailure, SchemaSeen, SourceFailure, TopicSeen,
-        is_said_by_the_job,
+        UnusableTable, is_said_by_the_job,
     },
     pipeline::{Intent, connections::where_it_stands, otlp_config::REPLICAS_OF_REQUESTS},
     scale::{Hold, Limit, Load},
-    status::{inserts, messages, otlp, scaling::joined, transactions, unconnected},
+    status::{inserts, messages, otlp, remedies, scaling::joined, transactions, unconnected},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
@@ -206,10 +206,10 @@ pub(super) fn of_source(
     words + &where_it_stands(kafka.and_then(|kafka| kafka.connection_ref.as_ref()))
 }
 
-/// What the schema Job said, with the Secret of a user that ClickHouse refuses.
+/// What the schema Job or a gateway said, with the Secret of a user that ClickHouse refuses, and with what helps.
 pub(super) fn of_schema(pipeline: &TracePipeline, observed: &Observed, failure: &SchemaFailure) -> String {
     let named = pipeline.spec.sink.clickhouse.connection_ref.as_ref();
-    match failure.reason {
+    let words = match failure.reason {
         reason::AUTH_FAILED => {
             let words = with_secret(pipeline, observed, SecretUse::ClickHouseUser, &failure.message);
             words + &where_it_stands(named)
@@ -218,6 +218,10 @@ pub(super) fn of_schema(pipeline: &TracePipeline, observed: &Observed, failure: 
             failure.message.clone() + &where_it_stands(named)
         }
         _ => failure.message.clone(),
+    };
+    match remedies::of_sink(pipeline, failure.reason) {
+        Some(remedy) => format!("{words}; {remedy}"),
+        None => words,
     }
 }
 
@@ -248,8 +252,13 @@ fn refused_at_start(pipeline: &TracePipeline, observed: &Observed) -> Option<Ver
         let before = messages::said_before(pipeline, observed, condition::SINK_REACHABLE, &OF_SINK);
         return before.filter(|said| observed.has_unheard() && said.begins(GATEWAYS_WAIT));
     };
+    unusable.is_of_sink().then(|| waits(pipeline, observed, unusable))
+}
+
+/// What a gateway said that does not begin to read.
+fn waits(pipeline: &TracePipeline, observed: &Observed, unusable: &UnusableTable) -> Verdict {
     let failure = SchemaFailure { reason: unusable.reason, message: unusable.message() };
-    unusable.is_of_sink().then(|| Verdict::no(failure.reason, of_schema(pipeline, observed, &failure)))
+    Verdict::no(failure.reason, of_schema(pipeline, observed, &failure))
 }
 
 /// Whether the table is as it must be.
@@ -267,8 +276,12 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
                 Verdict::unknown(failure.reason, &failure.message)
             }
             // Another cause than the Job's: a table that only differed was dropped since.
-            Some(failure) if failure.lets_rows_in() => missed_by_gateways(pipeline, observed)
-                .unwrap_or_else(|| Verdict::no(failure.reason, while_rows_are_written(failure))),
+            Some(failure) if failure.lets_rows_in() => {
+                missed_by_gateways(pipeline, observed).unwrap_or_else(|| {
+                    let words = of_schema(pipeline, observed, failure);
+                    Verdict::no(failure.reason, while_rows_are_written(failure.reason, words))
+                })
+            }
             Some(failure) => Verdict::no(failure.reason, of_schema(pipeline, observed, failure)),
             None => not_yet(pipeline, seen),
         },
@@ -276,13 +289,12 @@ pub(super) fn schema_ready(pipeline: &TracePipeline, observed: &Observed) -> Ver
 }
 
 /// What the schema Job said of a table that takes rows.
-fn while_rows_are_written(failure: &SchemaFailure) -> String {
-    let message = &failure.message;
-    if failure.reason == reason::SERVERS_NOT_REACHED {
-        return format!("{message}; the Job runs again, and rows are written to the other servers");
+fn while_rows_are_written(of: &str, words: String) -> String {
+    if of == reason::SERVERS_NOT_REACHED {
+        return words;
     }
     format!(
-        "{message}; rows are written. The operator checks again every hour, or at once if its Job is deleted"
+        "{words}; rows are written. The operator checks again every hour, or at once if its Job is deleted"
     )
 }
 
@@ -293,7 +305,7 @@ fn missed_by_gateways(pipeline: &TracePipeline, observed: &Observed) -> Option<V
         return Some(Verdict::no(missing.reason(), missing.message()));
     }
     if let Some(unusable) = observed.unusable_table.as_ref().filter(|unusable| !unusable.is_of_sink()) {
-        return Some(Verdict::no(unusable.reason, unusable.message()));
+        return Some(waits(pipeline, observed, unusable));
     }
     let reasons = [reason::TABLE_MISSING, reason::DATABASE_MISSING, reason::COLUMN_MISMATCH];
     let before = messages::said_before(pipeline, observed, condition::SCHEMA_READY, &reasons);

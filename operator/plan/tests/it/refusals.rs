@@ -216,7 +216,11 @@ fn inserts_that_fail_are_said_with_the_answer_if_a_gateway_tells_it() {
             "and none succeeds. demo-gateway-0: ClickHouse answered with code 497: not enough privileges; grant the gateways' user the right \
              that is missing (gateway/TABLE.md, Grants)",
         ),
-        (None, "and none succeeds; see ClickHouse's answer in the gateways' logs"),
+        (
+            None,
+            "and none succeeds; kubectl logs -l app.kubernetes.io/instance=demo,app.kubernetes.io/component=gateway has ClickHouse's answer, and \
+             what helps",
+        ),
     ] {
         let sink = SinkSeen::Failing { all: true };
         let status = said(&pipeline, &Observed { sink, insert_error, ..well.clone() });
@@ -262,7 +266,76 @@ fn inserts_that_fail_are_said_with_what_helps() {
         // Another cause with the same code: a replica without Keeper, and a block of too many partitions.
         for (code, class) in [(164, "BackPressure"), (252, "Split")] {
             let said = failing(code, class);
-            assert!(said.ends_with(": refused"), "{said}");
+            assert!(
+                said.ends_with(": refused; kubectl logs demo-gateway-0 has all of it, and what helps"),
+                "{said}"
+            );
         }
     }
+}
+
+/// A person who reads it has no other words about it at hand.
+#[test]
+fn what_keeps_rows_from_clickhouse_is_said_with_what_helps() {
+    let [well, _] = both(SecretUse::ClickHouseUser);
+    let pipeline = with("/spec/sink/clickhouse/schema", json!({"management": "Validate"}));
+    for (reason, kind, helps) in [
+        ("Unreachable", "SinkReachable", "; check sink.clickhouse.endpoints, that the server runs, DNS"),
+        ("AuthFailed", "SinkReachable", "; check user, password and grants"),
+        ("DatabaseMissing", "SchemaReady", "create the database, or set schema.management: CreateIfMissing"),
+        ("TableMissing", "SchemaReady", "ddl print has the statement), or set schema.management"),
+        ("ColumnMismatch", "SchemaReady", "; schema.management: Evolve adds missing columns"),
+        ("ServersNotReached", "SinkReachable", "; bring them back: the schema Job runs again"),
+        ("ServersNotReached", "SchemaReady", "; bring them back: the schema Job runs again"),
+        ("JobFailed", "SchemaReady", "component=schema has what it says"),
+    ] {
+        let failure = SchemaFailure { reason, message: "m".into() };
+        let schema = SchemaSeen::Failed(SchemaFailed { failure, ..SchemaFailed::default() });
+        let status = said(&pipeline, &Observed { schema, ..well.clone() });
+        let message = &condition(&status, kind).message;
+        assert!(message.starts_with('m') && message.contains(helps), "{kind} {reason}: {message}");
+        let gateway = "demo-gateway-1".to_owned();
+        let unusable = UnusableTable { gateway, reason, words: "w".into() };
+        if !["ServersNotReached", "JobFailed"].contains(&reason) {
+            let status = said(&pipeline, &Observed { unusable_table: Some(unusable), ..well.clone() });
+            let message = &condition(&status, kind).message;
+            assert!(message.contains("demo-gateway-1: w; ") && message.contains(helps), "{kind}: {message}");
+        }
+    }
+    let failing = |code, table_error| {
+        let message = "refused".into();
+        let error = InsertError { class: "RefreshSchema".into(), code, message, table_error };
+        let insert_error = Some(FailedInsert { ordinal: 0, error });
+        let sink = SinkSeen::Failing { all: true };
+        let status = said(&pipeline, &Observed { sink, insert_error, ..well.clone() });
+        condition(&status, "SinkReachable").message.clone()
+    };
+    for (code, table_error, helps) in [
+        (None, Some("TableMissing"), "; create the table (sluice-gateway ddl print"),
+        (None, Some("DatabaseMissing"), "and create the database"),
+        (None, None, "; kubectl logs demo-gateway-0 has all of it, and what helps"),
+        (Some(999), None, "; kubectl logs demo-gateway-0 has all of it, and what helps"),
+    ] {
+        let message = failing(code, table_error);
+        assert!(
+            message.contains(&format!(
+                "demo-gateway-0: {}",
+                if code.is_some() { "ClickHouse" } else { "refused" }
+            ))
+        );
+        assert!(message.contains(helps), "{message}");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_inserts_is_said_with_what_to_check() {
+    let (pipeline, well) = running(&json!({}), &[]);
+    let message = "connection refused".into();
+    let error = InsertError { class: "Retry".into(), code: None, message, table_error: None };
+    let insert_error = Some(FailedInsert { ordinal: 2, error });
+    let sink = SinkSeen::Failing { all: false };
+    let status = said(&pipeline, &Observed { sink, insert_error, ..well });
+    let message = &condition(&status, "SinkReachable").message;
+    let words = "demo-gateway-2: no answer of ClickHouse: connection refused; check that the servers of sink.clickhouse.endpoints run";
+    assert!(message.contains(words), "{message}");
 }
