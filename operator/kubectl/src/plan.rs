@@ -5,7 +5,7 @@
 //! succeeded. Before that it checks the CRD's schema and rules, with the messages of the API server.
 //!
 //! What the schema refuses cannot be planned. Then other values take the place of the wrong ones, and what the planner says with each of them is
-//! told in the same round ([`crate::admission::substitutes`]).
+//! told in the same round ([`crate::admission::substitutes()`]).
 
 mod documents;
 mod refusal;
