@@ -77,6 +77,7 @@ use horizon::Pace;
 use in_force::InForce;
 use parting::Partings;
 use release::Inherited;
+use spooled_range::TakenOver;
 use std::time::Duration;
 
 /// Maximum age of the last proof of membership, a stored commit, when a range is first sent. Chosen: commits are a second apart while
@@ -164,29 +165,11 @@ impl Ranges {
         now: Now,
         kept: &'k [SpooledRange],
     ) -> Result<(Self, Cutter, Found, &'k [SpooledRange]), Halt> {
-        let offset = committed.commit.map(|(offset, _)| offset);
-        let kept = spooled_range::not_committed(offset, kept);
-        // Behind the end of the log, offsets belong to other messages than the spooled ones.
-        let kept = &kept[..kept.partition_point(|kept| kept.range.next <= committed.log.end)];
-        // Kafka need not have the messages of spooled ranges any more.
-        let first = kept.first().map(|kept| kept.range.first).filter(|first| Some(*first) == offset);
-        let start = first.map_or(committed.log.start, |first| first.min(committed.log.start));
-        let log = Log { start, ..committed.log };
-        let beginning = Committed { log, ..*committed }.start(&settings)?;
-        let taken = match &beginning.plan {
-            Some(plan) if !beginning.replaced => {
-                &kept[..spooled_range::taken_over(&beginning.beginning, &plan.gaps, kept)]
-            }
-            _ => &[],
-        };
-        if taken.is_empty() {
-            let (ranges, cutter, found) = Self::assigned(generation, committed, settings, now)?;
-            return Ok((ranges, cutter, found, taken));
-        }
+        let TakenOver { ranges: taken, log, beginning } = committed.take_over(&settings, kept)?;
         let (mut ranges, mut cutter, mut found) =
             Self::assigned(generation, &Committed { log, ..*committed }, settings, now)?;
         for kept in taken {
-            ranges.closed(generation, &kept.closed(&beginning.beginning));
+            ranges.closed(generation, &kept.closed(&beginning));
             cutter.skip(kept.range.next);
         }
         if let Some(overtaken) = cutter.overtaken(committed.log.start) {

@@ -16,9 +16,15 @@
 //! The ranges must follow each other from the committed offset on without a gap. Reading starts behind the last one that is taken over. Blocks
 //! below that offset are not ranges of the partition: their rows are in the table, or the volume has the only copy and is responsible for
 //! it. Before a rule change, none is taken over.
+//!
+//! Kafka need not have the messages of a range that is taken over: its block has all of them. So it stays one range under its token
+//! wherever retention has moved the start of the log, also into its middle. Whoever decides about the blocks beforehand
+//! (`only_copy` of the gateway) asks [`Committed::taken_over`], so that both decide alike.
 
 use super::{
+    Settings,
     cut::{Beginning, Closed, Cut},
+    found::{Committed, Halt, Log, Start},
     gaps::is_torn,
     rule::{Fill, Rule},
     token::Content,
@@ -83,6 +89,46 @@ impl SpooledRange {
         // A range that ends at a cut has no place of the rule inside it, but only if it was made by that rule.
         let is_ruled = self.rule == beginning.rule;
         is_ruled && (is_planned || self.is_derivable || next >= beginning.horizon)
+    }
+}
+
+/// What a new owner takes over, and where it starts with it.
+pub(super) struct TakenOver<'k> {
+    pub ranges: &'k [SpooledRange],
+    /// The log, from the first of them on.
+    pub log: Log,
+    pub beginning: Beginning,
+}
+
+impl Committed<'_> {
+    /// The ranges that a new owner takes over, of those whose blocks are on the queue volume of its pod, in the order of the log.
+    pub fn taken_over<'k>(
+        &self,
+        settings: &Settings,
+        kept: &'k [SpooledRange],
+    ) -> Result<&'k [SpooledRange], Halt> {
+        self.take_over(settings, kept).map(|taken| taken.ranges)
+    }
+
+    pub(super) fn take_over<'k>(
+        &self,
+        settings: &Settings,
+        kept: &'k [SpooledRange],
+    ) -> Result<TakenOver<'k>, Halt> {
+        let offset = self.commit.map(|(offset, _)| offset);
+        let kept = not_committed(offset, kept);
+        // Behind the end of the log, offsets belong to other messages than the spooled ones.
+        let kept = &kept[..kept.partition_point(|kept| kept.range.next <= self.log.end)];
+        let first = kept.first().map(|kept| kept.range.first).filter(|first| Some(*first) == offset);
+        let start = first.map_or(self.log.start, |first| first.min(self.log.start));
+        let log = Log { start, ..self.log };
+        let Start { plan, beginning, replaced, .. } = Committed { log, ..*self }.start(settings)?;
+        let count = match &plan {
+            Some(plan) if !replaced => taken_over(&beginning, &plan.gaps, kept),
+            _ => 0,
+        };
+        let log = if count == 0 { self.log } else { log };
+        Ok(TakenOver { ranges: &kept[..count], log, beginning })
     }
 }
 

@@ -85,6 +85,41 @@ fn what_is_kept_and_committed_need_not_be_in_kafka() {
     assert_eq!((taken, cutter.position(), found.overtaken), (&kept[3..], 17, None));
 }
 
+/// Retention may have moved the start of the log into a range whose block is on the volume, or past it.
+#[test]
+fn a_kept_range_stays_one_range_wherever_the_log_begins_and_nothing_of_it_is_read() {
+    let (kept, (offset, metadata)) = first_run(1);
+    for start in 0..=20 {
+        let log = Log { start, ..LOG };
+        let committed = Committed { commit: Some((offset, &metadata)), begin: start, log };
+        assert_eq!(committed.taken_over(&SETTINGS, &kept), Ok(&kept[1..]), "the log begins at {start}");
+        let (mut ranges, cutter, found, taken) =
+            Ranges::assigned_with(Generation(2), &committed, SETTINGS, at(3), &kept).unwrap();
+        assert_eq!((taken, cutter.position()), (&kept[1..], start.max(17)));
+        let lost = (start > 17).then_some(OffsetRange { first: 17, next: start });
+        assert_eq!(found.overtaken.map(|overtaken| overtaken.lost), lost);
+        let released: Vec<OffsetRange> =
+            ranges.release(at(3)).into_iter().map(|release| release.range).collect();
+        assert_eq!(released, kept[1..].iter().map(|kept| kept.range).collect::<Vec<_>>());
+    }
+}
+
+/// A block is not there, or cannot be taken over: from there on, today's log counts.
+#[test]
+fn behind_a_block_that_is_not_there_the_start_of_the_log_counts() {
+    let (mut kept, (offset, metadata)) = first_run(1);
+    assert_eq!(kept.remove(2).range, OffsetRange { first: 6, next: 8 });
+    let log = Log { start: 7, ..LOG };
+    let committed = Committed { commit: Some((offset, &metadata)), begin: 7, log };
+    let (_, cutter, found, taken) =
+        Ranges::assigned_with(Generation(2), &committed, SETTINGS, at(3), &kept).unwrap();
+    let lost = found.overtaken.map(|overtaken| overtaken.lost);
+    assert_eq!((taken, cutter.position()), (&kept[1..2], 7));
+    assert_eq!(lost, Some(OffsetRange { first: 6, next: 7 }));
+    let none = Committed { commit: Some((offset, "")), ..committed };
+    assert_eq!(none.taken_over(&SETTINGS, &kept), Ok(&[][..]), "nobody knows which ranges were made");
+}
+
 #[test]
 fn what_was_kept_behind_the_end_of_a_log_that_became_shorter_is_read_again() {
     let (kept, (offset, metadata)) = first_run(1);
