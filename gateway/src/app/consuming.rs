@@ -34,10 +34,10 @@ impl Consuming {
     }
 
     /// Sets where the ranges of a partition are sent.
-    pub fn sends_to(&mut self, destination_of: impl Fn(&PartitionId) -> Destination + Send + 'static) {
+    pub fn sends_to(&mut self, destination_of: impl Fn(&PartitionId) -> Destination + Send + Sync + 'static) {
         match self {
-            Self::Kafka(consumer) => consumer.sends_to(Box::new(destination_of)),
-            Self::Logs(consumer) => consumer.sends_to(Box::new(destination_of)),
+            Self::Kafka(consumer) => consumer.sends_to(Arc::new(destination_of)),
+            Self::Logs(consumer) => consumer.sends_to(Arc::new(destination_of)),
         }
     }
 
@@ -48,8 +48,9 @@ impl Consuming {
         consumer
             .keeps(Box::new(move |id, generation, cluster| left.kept((id, generation), cluster, columns)));
         let spool = spool.clone();
-        consumer
-            .asks_before_begin(Arc::new(move |id, beginning| spool.judge_beginning(initial, id, beginning)));
+        consumer.asks_before_begin(Arc::new(move |id, beginning, settings| {
+            spool.judge_beginning(id, beginning, (settings, initial, columns))
+        }));
     }
 
     /// Moves what is not settled at the end to the queue volume, once `keeps` is set.

@@ -201,7 +201,8 @@ mod tests {
         /// Adds a block that an earlier run has left on the volume.
         fn left(&mut self, block: Block) {
             let ordinal = u32::try_from(block.range.first).unwrap();
-            let record = OnVolume { id: BlockId { segment: 1, ordinal }, is_marked: false };
+            let id = BlockId { segment: 1, ordinal };
+            let record = OnVolume { id, is_marked: false, is_in_kafka: true };
             let sealed = self.table.take_over(block, record);
             assert!(self.queue.block(sealed, &mut self.table).is_empty());
         }

@@ -17,8 +17,8 @@
 //! ([`Places`]). Kafka is not asked again about a block, not even by the next run: the volume records the result
 //! ([`crate::volume::only_copy::judge`]).
 //!
-//! Blocks of an earlier run wait for their partitions. Kafka is asked at once which of them are only copies, because another owner of a
-//! partition may commit beyond messages that Kafka no longer has.
+//! Blocks of an earlier run wait for their partitions. A partition that comes takes over what it can. After a minute, Kafka is asked which of
+//! the others are only copies: another owner of their partition may commit beyond messages that Kafka no longer has.
 
 mod unsent;
 
@@ -101,6 +101,8 @@ pub struct Orphans {
     policy: Policy,
     /// The next question to Kafka.
     question: Question,
+    /// Whether it was asked about the blocks that wait for their partitions.
+    asked_of_waiting: bool,
     asking: Option<oneshot::Receiver<Answer>>,
     /// Number of unanswered questions in a row.
     unanswered: u32,
@@ -113,12 +115,12 @@ impl Orphans {
     /// Without blocks.
     pub fn new(sender: OnlyCopySender, kafka: Kafka, policy: Policy) -> Self {
         let sending_max = policy.sending_max;
-        let question = Question { waiting: sender.spool.left().waiting(), ..Question::default() };
         Self {
             sender,
             kafka,
             policy,
-            question,
+            question: Question::default(),
+            asked_of_waiting: false,
             asking: None,
             unanswered: 0,
             again: Instant::now(),
@@ -144,9 +146,16 @@ impl Orphans {
         self.places.send(|(shard, ready)| Shipment::new(shard, ready).giving_back().run());
     }
 
-    /// Takes over the orphaned blocks. Kafka is not asked about those with a recorded result.
+    /// Takes over the orphaned blocks, and once the partitions of those that still wait. Kafka is not asked about blocks with a recorded
+    /// result.
     fn take_orphans(&mut self, now: Instant) {
         let left = self.sender.spool.left();
+        if !self.asked_of_waiting
+            && let Some(waiting) = left.waiting(now)
+        {
+            self.question.waiting.extend(waiting);
+            self.asked_of_waiting = true;
+        }
         for block in left.orphans(self.policy.drain.is_requested()) {
             match block.in_writing() {
                 Some(in_writing) => self.unsent.add(OnlyCopyBlock::new(block, in_writing), now),
@@ -438,13 +447,34 @@ mod tests {
         drop(only_copies(&spool).await);
         assert!(spool.close(Duration::from_mins(1)));
         let spool = volume.open(64 << 20);
-        assert!(spool.left().waiting().is_empty(), "its partition does not go on with it");
+        let later = Instant::now() + Duration::from_mins(1);
+        assert_eq!(
+            spool.left().waiting(later),
+            Some(BTreeSet::new()),
+            "its partition does not go on with it"
+        );
         let mut orphans = orphans(&spool);
         orphans.take_orphans(Instant::now());
         assert!(orphans.question.is_empty() && orphans.unsent.is_due(Instant::now()));
         let ready = only_one(adopt(orphans.unsent.take_all(), &orphans.sender).await);
         assert!(ready.release.is_inherited, "its owner may have sent it meanwhile");
         ready.sealed.block.account.settled();
+    }
+
+    /// Its partition may come, and take it over although Kafka has lost a part of it.
+    #[tokio::test(flavor = "current_thread")]
+    async fn kafka_is_asked_about_a_block_that_waits_once_its_partition_has_not_come_for_a_minute() {
+        let volume = Volume::new("waits");
+        let spool = left_unsent(&volume).await;
+        let mut orphans = orphans(&spool);
+        orphans.take_orphans(Instant::now());
+        assert!(orphans.question.is_empty());
+        let later = Instant::now() + Duration::from_mins(1);
+        orphans.take_orphans(later);
+        assert_eq!(orphans.question.waiting.len(), 1);
+        orphans.question = Question::default();
+        orphans.take_orphans(later);
+        assert!(orphans.question.is_empty(), "it is asked once");
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -66,7 +66,9 @@ impl BlockFrames {
 
     /// For a block whose only copy is on the volume.
     pub fn only_copy(id: BlockId, is_marked: bool) -> Self {
-        let (record, is_only_copy) = (Some(OnVolume { id, is_marked }), Arc::new(AtomicBool::new(true)));
+        // If it cannot be read, its shipment counts its rows as lost.
+        let record = Some(OnVolume { id, is_marked, is_in_kafka: true });
+        let is_only_copy = Arc::new(AtomicBool::new(true));
         Self { number: 0, events: None, record, is_verified: false, is_only_copy }
     }
 

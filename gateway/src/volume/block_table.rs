@@ -82,6 +82,9 @@ pub struct OnVolume {
     pub id: BlockId,
     /// Whether the mark that it may have been sent is durable.
     pub is_marked: bool,
+    /// Whether its messages are read again if it cannot be read. `false` if its partition has taken it over from an earlier run although Kafka
+    /// did not have all of them.
+    pub is_in_kafka: bool,
 }
 
 struct Entry {
@@ -315,7 +318,7 @@ impl BlockTable {
         self.coming_bytes[entry.shard] -= memory.body.len();
         if let Some((id, is_synced)) = record {
             let is_marked = memory.head.first_sent_ms.is_some();
-            entry.state = State::OnVolume(OnVolume { id, is_marked });
+            entry.state = State::OnVolume(OnVolume { id, is_marked, is_in_kafka: true });
             self.in_memory.remove(&number);
             *self.on_volume.entry(entry.id.clone()).or_default() += 1;
             if is_synced && entry.released.is_some() {
@@ -364,6 +367,10 @@ impl BlockTable {
             }
             State::OnVolume(record) | State::OnlyCopy(record) => {
                 self.on_volume.entry(entry.id.clone()).and_modify(|count| *count -= 1);
+                let is_its_range = matches!(entry.state, State::OnVolume(_));
+                // Found to be an only copy, it is counted as lost. Of a block that is one already, its shipment has counted the rows.
+                let is_lost = ended == Ended::Damaged && is_its_range && !record.is_in_kafka;
+                let ended = if is_lost { Ended::Orphaned } else { ended };
                 if let Some(spool) = &self.spool {
                     spool.end(record.id, ended);
                 }

@@ -16,13 +16,16 @@
 //! has no id, they may be the same. Then all rows of the block may be elsewhere. If the group has committed
 //! nothing and starts at the end (`initialOffset: Latest`), no process reads the messages before the end.
 //!
+//! A block that its partition takes over is none of these, whatever Kafka has: the partition inserts all of it as its range, under its token
+//! ([`sluice_ranges::Committed::taken_over`]), and reads nothing of it.
+//!
 //! If a block is inserted, its messages below the committed offset are already in the table, and the owner reads those that Kafka still
 //! has, in other ranges. The server drops neither, so their rows are duplicated. [`OnlyCopy::alone`] has the offsets without duplicates.
 //!
 //! The volume records that a block is an only copy when that is found ([`judge`]), and the result stays. A process that commits beyond a
 //! gap writes it into the partition's plan, so that later questions find it; but only [`gaps::GAPS_MAX`](sluice_ranges::gaps::GAPS_MAX)
 //! gaps fit. Another volume may have had the block too, and may have inserted it since. To avoid such a question, the answer is
-//! determined for all blocks of a partition on the volume before the partition starts with a gap ([`sluice_kafka::BeforeBegin`]).
+//! determined for all other blocks of a partition on the volume before the partition starts with a gap ([`sluice_kafka::BeforeBegin`]).
 //!
 //! Limitation: a block does not record which incarnation of its topic it was read from. A recreated topic that has grown beyond the block's
 //! offsets looks like the old one.

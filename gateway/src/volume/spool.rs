@@ -21,6 +21,7 @@
 mod body;
 mod columns;
 mod keeper;
+mod left_block;
 mod leftovers;
 mod missing;
 mod numbers;
@@ -28,7 +29,8 @@ mod parts_file;
 mod written;
 
 pub use body::{Record, Unreadable};
-pub use leftovers::{InWriting, LeftBlock, Leftovers};
+pub use left_block::{InWriting, LeftBlock};
+pub use leftovers::Leftovers;
 pub use missing::Missing;
 pub use numbers::{Numbers, Usage};
 pub use parts_file::Note;
@@ -50,11 +52,12 @@ use parts_file::PartsFile;
 use sluice_clickhouse::{body::InsertBody, column::TableColumns};
 use sluice_gateway_config::InitialOffset;
 use sluice_kafka::Beginning;
-use sluice_ranges::{OffsetRange, PartitionId, RefusedParts, Token};
+use sluice_ranges::{OffsetRange, PartitionId, RefusedParts, Settings, Token};
 use sluice_spool::{
     BlockHead, BlockId, Body, Directory, Fatal, OpenError, Options, Queue, ReadError, Recovered,
 };
 use std::{
+    collections::BTreeSet,
     fs::File,
     path::Path,
     sync::{
@@ -135,8 +138,8 @@ enum Request {
     Mark { id: BlockId, now_ms: u64, done: oneshot::Sender<()> },
     /// Record which of these blocks are only copies; answer with the earlier record of each.
     OnlyCopies { found: Vec<(BlockId, Option<Finding>)>, answer: oneshot::Sender<Vec<Option<u64>>> },
-    /// Record which blocks of a partition are only copies, by what is known of its log.
-    Judge { id: PartitionId, logs: Logs, done: Sender<()> },
+    /// Record which blocks of a partition are only copies, by what is known of its log. The partition is about to start, and takes some over.
+    Judge { id: PartitionId, logs: Logs, taken_over: BTreeSet<BlockId>, done: Sender<()> },
     /// Return the location of a block's body.
     Open { id: BlockId, answer: oneshot::Sender<Result<(BlockHead, Body<File>), ReadError>> },
     /// Record the progress of a block that is sent in parts.
@@ -321,11 +324,24 @@ impl Spool {
         answered(written).await
     }
 
-    /// For a partition that is about to start: finds and records the blocks that become only copies when it has started, as
-    /// [`Self::judge`] does. `false` if that took too long. Blocks.
-    pub fn judge_beginning(&self, initial: InitialOffset, id: &PartitionId, beginning: &Beginning) -> bool {
+    /// For a partition that is about to start, with blocks for the columns of this number: finds and records the blocks that become only
+    /// copies when it has started, as [`Self::judge`] does. The blocks that it takes over stay its ranges, although Kafka may not have their
+    /// messages any more. `false` if that took too long. Blocks.
+    pub fn judge_beginning(
+        &self,
+        id: &PartitionId,
+        beginning: &Beginning,
+        (settings, initial, columns): (&Settings, InitialOffset, u64),
+    ) -> bool {
         let logs = Logs::of_beginning(initial, id, beginning);
-        let is_judged = beginning.is_gapless() || self.judge(id, &logs, BEGIN_WAIT);
+        let is_judged = beginning.is_gapless() || {
+            let committed = beginning.committed(initial);
+            let of_kept = (&*beginning.cluster, columns);
+            let taken_over = self
+                .left
+                .taken_over(id, of_kept, |kept| committed.taken_over(settings, kept).unwrap_or_default());
+            self.judge_others(id, (&logs, taken_over), BEGIN_WAIT)
+        };
         self.left.begins(id, &logs);
         is_judged
     }
@@ -333,11 +349,22 @@ impl Spool {
     /// Finds the blocks of a partition that are the only copies of their rows, among all blocks on the volume or on their way there, and
     /// records them durably. `false` if that takes longer than `patience`, or the volume has failed. Blocks.
     pub fn judge(&self, id: &PartitionId, logs: &Logs, patience: Duration) -> bool {
+        self.judge_others(id, (logs, BTreeSet::new()), patience)
+    }
+
+    /// The same without the blocks that the partition takes over.
+    fn judge_others(
+        &self,
+        id: &PartitionId,
+        (logs, taken_over): (&Logs, BTreeSet<BlockId>),
+        patience: Duration,
+    ) -> bool {
         if self.usage().blocks == 0 && self.shared.spills.load(Ordering::Acquire) == 0 {
             return true;
         }
         let (done, judged) = bounded(1);
-        self.ask_patiently(Request::Judge { id: id.clone(), logs: logs.clone(), done }, &judged, patience)
+        let (id, logs) = (id.clone(), logs.clone());
+        self.ask_patiently(Request::Judge { id, logs, taken_over, done }, &judged, patience)
     }
 
     /// A turn to prepare a block before its try. It ends when it is dropped.

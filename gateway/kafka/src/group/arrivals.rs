@@ -20,8 +20,8 @@ use crate::{
 };
 use sluice_gateway_config::InitialOffset;
 use sluice_ranges::{
-    ClusterNumber, Committed, Cutter, Destination, Found, Generation, OffsetRange, PartitionId, Ranges,
-    Renamed, Settings, SpooledRange,
+    ClusterNumber, Cutter, Destination, Found, Generation, OffsetRange, PartitionId, Ranges, Renamed,
+    Settings, SpooledRange,
 };
 use std::{
     collections::BTreeSet,
@@ -95,7 +95,26 @@ pub struct Policy {
 pub type KeptRanges = Box<dyn Fn(&PartitionId, Generation, &str) -> Vec<SpooledRange> + Send>;
 
 /// Says where the ranges of a partition are sent by the routing of [`Policy::settings`].
-pub type DestinationOf = Box<dyn Fn(&PartitionId) -> Destination + Send>;
+pub type DestinationOf = Arc<dyn Fn(&PartitionId) -> Destination + Send + Sync>;
+
+/// How this process makes ranges, of any partition.
+#[derive(Clone)]
+pub struct Wanted {
+    settings: Settings,
+    destination_of: Option<DestinationOf>,
+}
+
+impl Wanted {
+    /// The settings for a partition that starts.
+    pub fn of(&self, id: &PartitionId, beginning: &Beginning) -> Settings {
+        Settings {
+            destination: self.destination_of.as_ref().map(|of| of(id)),
+            topic_id: beginning.topic_id,
+            cluster: Some(ClusterNumber::of(&beginning.cluster)),
+            ..self.settings
+        }
+    }
+}
 
 /// Partitions whose start offset is not known or not used yet.
 pub struct Arrivals {
@@ -113,7 +132,7 @@ pub struct Arrivals {
     /// Whether no more partitions may start.
     is_over: bool,
     kept_ranges: Option<KeptRanges>,
-    destination_of: Option<DestinationOf>,
+    wanted: Wanted,
 }
 
 impl Arrivals {
@@ -129,13 +148,18 @@ impl Arrivals {
             last_read: None,
             is_over: false,
             kept_ranges: None,
-            destination_of: None,
+            wanted: Wanted { settings: policy.settings, destination_of: None },
         }
     }
 
     /// Sets how plans find out where ranges are sent.
     pub fn sends_to(&mut self, destination_of: DestinationOf) {
-        self.destination_of = Some(destination_of);
+        self.wanted.destination_of = Some(destination_of);
+    }
+
+    /// How this process makes ranges.
+    pub fn wanted(&self) -> Wanted {
+        self.wanted.clone()
     }
 
     /// Sets which ranges of an earlier run are taken over.
@@ -235,17 +259,12 @@ impl Arrivals {
         if self.is_over || !self.remove(id) {
             return Outcome::Gone;
         }
-        let Beginning { commit, log, cluster, topic_id, .. } = beginning;
-        let at_oldest = beginning.begins_at_oldest(self.policy.initial_offset);
-        let default = if at_oldest { log.start } else { log.end };
-        let commit = commit.as_ref().map(|(offset, metadata)| (*offset, metadata.as_str()));
-        let committed = Committed { commit, begin: default, log: *log };
+        let Beginning { log, cluster, .. } = beginning;
+        let committed = beginning.committed(self.policy.initial_offset);
         self.generations += 1;
         let generation = Generation(self.generations);
         let kept = self.kept_ranges.as_ref().map(|of| of(id, generation, cluster)).unwrap_or_default();
-        let destination = self.destination_of.as_ref().map(|of| of(id));
-        let from = Some(ClusterNumber::of(cluster));
-        let settings = Settings { topic_id: *topic_id, destination, cluster: from, ..self.policy.settings };
+        let settings = self.wanted.of(id, beginning);
         match Ranges::assigned_with(generation, &committed, settings, clock::now(), &kept) {
             Ok((ranges, cutter, found, taken)) => {
                 if !kept.is_empty() {

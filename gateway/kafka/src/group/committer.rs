@@ -12,7 +12,7 @@
 
 use crate::{
     ground::cluster,
-    group::{log_consumer::LogKeeper, rebalancing::Rebalancing},
+    group::{arrivals::Wanted, log_consumer::LogKeeper, rebalancing::Rebalancing},
     questions::{
         first_seen::FirstSeen,
         topic_descriptions::{Descriptions, describe},
@@ -25,7 +25,7 @@ use rdkafka::{
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
 };
 use sluice_gateway_config::InitialOffset;
-use sluice_ranges::{Commit, CommitOutcome, Generation, Log, PartitionId, TopicId};
+use sluice_ranges::{Commit, CommitOutcome, Generation, Log, PartitionId, Settings, TopicId};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Weak},
@@ -46,10 +46,13 @@ const TOPICS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Commits wait for it.
 const LOGS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Records durably on the queue volume what a partition's start means for its blocks there: those before the start may be the only copy
-/// of their rows. `false` if that was not done in time; the partition then does not start, and is asked about again. Blocks for some
-/// seconds at most: commits wait for it.
-pub type BeforeBegin = Arc<dyn Fn(&PartitionId, &Beginning) -> bool + Send + Sync>;
+/// Records durably on the queue volume what a partition's start with these settings means for its blocks there: those before the start may
+/// be the only copy of their rows, unless the partition takes them over. `false` if that was not done in time; the partition then does not
+/// start, and is asked about again. Blocks for some seconds at most: commits wait for it.
+pub type BeforeBegin = Arc<dyn Fn(&PartitionId, &Beginning, &Settings) -> bool + Send + Sync>;
+
+/// The hook, and the settings that it is called with.
+pub type Before = (BeforeBegin, Wanted);
 
 /// One partition's commit.
 pub type Commitment = (PartitionId, Generation, Commit);
@@ -71,7 +74,7 @@ enum Request {
     /// Commit these offsets.
     Commit(Commits),
     /// Read where these partitions start, and call the hook before the result is returned.
-    Read(Vec<PartitionId>, Option<BeforeBegin>),
+    Read(Vec<PartitionId>, Option<Before>),
     /// Read the ids of these topics.
     Identify(Vec<Arc<str>>),
 }
@@ -117,6 +120,13 @@ impl Beginning {
     /// whatever `initialOffset` says: all its messages are newer than the pipeline.
     pub fn begins_at_oldest(&self, initial: InitialOffset) -> bool {
         self.is_new || initial == InitialOffset::Earliest
+    }
+
+    /// What decides where ranges start.
+    pub fn committed(&self, initial: InitialOffset) -> sluice_ranges::Committed<'_> {
+        let begin = if self.begins_at_oldest(initial) { self.log.start } else { self.log.end };
+        let commit = self.commit.as_ref().map(|(offset, metadata)| (*offset, metadata.as_str()));
+        sluice_ranges::Committed { commit, begin, log: self.log }
     }
 }
 
@@ -257,7 +267,7 @@ impl Committer {
     ///
     /// # Panics
     /// When a request is in flight.
-    pub fn read(&mut self, ids: Vec<PartitionId>, before: Option<BeforeBegin>) {
+    pub fn read(&mut self, ids: Vec<PartitionId>, before: Option<Before>) {
         self.request(Request::Read(ids, before));
     }
 
@@ -365,7 +375,7 @@ fn read(
     consumer: &BaseConsumer<Rebalancing>,
     ids: &[PartitionId],
     first_seen: &mut FirstSeen,
-    before: Option<&BeforeBegin>,
+    before: Option<&Before>,
 ) -> Vec<(PartitionId, Result<Beginning, Unread>)> {
     let deadline = Instant::now() + LOGS_TIMEOUT;
     let topics: BTreeSet<Arc<str>> = ids.iter().map(|id| id.topic.clone()).collect();
@@ -397,7 +407,8 @@ fn read(
             consumer.fetch_watermarks(&id.topic, id.partition, LOG_TIMEOUT).map_err(Unread::Leader)?;
         let (log, cluster) = (Log { start, end }, cluster.clone());
         let beginning = Beginning { commit, log, cluster, topic_id: topic.id, is_new };
-        if before.is_none_or(|before| before(id, &beginning)) { Ok(beginning) } else { Err(Unread::Volume) }
+        let is_recorded = |(before, wanted): &Before| before(id, &beginning, &wanted.of(id, &beginning));
+        if before.is_none_or(is_recorded) { Ok(beginning) } else { Err(Unread::Volume) }
     };
     ids.iter().map(|id| (id.clone(), beginning(id))).collect()
 }

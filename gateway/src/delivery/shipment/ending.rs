@@ -64,7 +64,7 @@ impl Shipment {
             first = self.block.range.first,
             next = self.block.range.next,
             damage = %self.damage.as_ref().map(ToString::to_string).unwrap_or_default(),
-            "a block on the queue volume cannot be read; its messages are read again"
+            "a block on the queue volume cannot be read; the messages of it that Kafka has are read again"
         );
         self.shard.delivery.metrics.blocks_in_flight.dec();
         self.block.account.abandon();

@@ -269,6 +269,22 @@ async fn a_block_that_may_be_committed_goes_to_the_volume_once_its_range_may_be_
     added.block.account.settled();
 }
 
+/// Its partition has taken it over although Kafka had lost some of its messages. So Kafka is asked, and what is lost is counted.
+#[tokio::test(flavor = "current_thread")]
+async fn a_damaged_record_whose_messages_kafka_has_lost_stays_until_its_rows_are_counted() {
+    let volume = Volume::new("damaged_alone");
+    let spool = left_behind(&volume, &[20]).await;
+    let id = spool.left().take_all()[0].record();
+    let mut test = TestTable::new(&spool);
+    let mut block = sealed(&test.pool, 20, false);
+    block.frames = Vec::new();
+    let taken = test.table.take_over(block, OnVolume { id, is_marked: true, is_in_kafka: false });
+    taken.block.account.settled();
+    test.table.end(taken.frames.number(), Ended::Damaged);
+    let orphans = orphaned(&spool, 1).await;
+    assert_eq!(orphans.iter().map(|block| block.range().first).collect::<Vec<_>>(), [20]);
+}
+
 #[tokio::test]
 async fn a_record_that_is_not_durable_is_no_only_copy() {
     let volume = Volume::new("not_durable");

@@ -15,7 +15,7 @@ use sluice_kafka::Throttle;
 use sluice_ranges::PartitionId;
 use sluice_spool::{AppendError, BlockId, Directory, Fatal, Full, Held, Lost, Queue, ReadError};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, PoisonError, atomic::Ordering},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -124,14 +124,14 @@ impl Keeper {
                     // The caller has ended; the next run finds it.
                 }
             }
-            Request::Judge { id, logs, done } => {
+            Request::Judge { id, logs, taken_over, done } => {
                 // First, so that the result covers these blocks.
                 self.take_told()?;
                 // Blocks on their way do not belong to the partition that is about to start either.
                 while !self.spills.is_empty() {
                     self.append_next()?;
                 }
-                self.write_findings(self.find(&id, &logs)?)?;
+                self.write_findings(self.find(&id, &logs, &taken_over)?)?;
                 if done.try_send(()).is_err() {
                     // The caller no longer waits, and asks again.
                 }
@@ -185,11 +185,18 @@ impl Keeper {
         Ok(())
     }
 
-    /// The blocks of a partition that are only copies, by what is known of its log, and are not recorded as such.
-    fn find(&self, id: &PartitionId, logs: &Logs) -> Result<Vec<Finding>, Fatal> {
+    /// The blocks of a partition that are only copies, by what is known of its log, that are not recorded as such, and that it does not
+    /// take over.
+    fn find(
+        &self,
+        id: &PartitionId,
+        logs: &Logs,
+        taken_over: &BTreeSet<BlockId>,
+    ) -> Result<Vec<Finding>, Fatal> {
         let is_unjudged = |held: &Held<'_>| {
             let of = &held.coordinates.partition;
-            held.only_copy.is_none() && (&of.topic, of.partition) == (&id.topic, id.partition)
+            let is_of_it = (&of.topic, of.partition) == (&id.topic, id.partition);
+            is_of_it && held.only_copy.is_none() && !taken_over.contains(&held.id)
         };
         let mut findings = Vec::new();
         for held in self.queue.held().filter(is_unjudged) {

@@ -14,23 +14,18 @@
 //!
 //! Limits: a header for each block, until its partition starts or [`LEFT_WAIT`] is over.
 
+use super::left_block::{LeftBlock, sealed};
 use crate::{
-    blocks::{block::Block, message_rows::MessageRows, spool_metadata::SpoolMetadata},
-    ground::{account::RowAccount, route::Route},
+    blocks::block::Block,
+    ground::account::RowAccount,
     volume::{
-        block_frames::BlockFrames,
         block_table::OnVolume,
-        only_copy::{BlockFacts, Logs, RowLocation},
-        ready_block::{BlockWithFrames, Ready},
+        only_copy::{Logs, RowLocation},
         spool::{Ended, Missing, Spool},
     },
 };
-use sluice_ranges::{
-    Destination, Generation, OffsetRange, PartitionId, RefusedParts, Release, SpooledRange, Token,
-};
-use sluice_spool::{
-    BlockHead, BlockId, BodyError, Directory, Fatal, Held, Queue, ReadError, Recovered, Sent,
-};
+use sluice_ranges::{Generation, OffsetRange, PartitionId, SpooledRange};
+use sluice_spool::{BlockId, Directory, Fatal, Queue, Recovered};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
@@ -42,30 +37,9 @@ use std::{
 const LEFT_WAIT: Duration = Duration::from_mins(10);
 
 /// The same for blocks whose offsets may be committed: no process reads their messages again, so their rows are late until they are
-/// inserted. Chosen: longer than a restart and the rebalance after it.
-const ENQUEUED_WAIT: Duration = Duration::from_mins(1);
-
-/// A block that an earlier run has left.
-pub struct LeftBlock {
-    id: BlockId,
-    head: BlockHead,
-    sent: Sent,
-    appended_ms: u64,
-    only_copy: Option<InWriting>,
-    /// Whether Kafka had its messages when its partition was about to start before them: then they are read again.
-    is_read_again: bool,
-    relied_on: Option<bool>,
-    spool_metadata: Option<SpoolMetadata>,
-}
-
-/// The volume's record that a block is the only copy of its rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InWriting {
-    /// Its rows that are, or may be, elsewhere too.
-    pub rows_elsewhere: u64,
-    /// Whether it was found in this run.
-    pub is_new: bool,
-}
+/// inserted. Kafka is asked then, too, which of the other blocks are only copies. It is not asked before: the partition may come and take
+/// them over, and it takes over no only copy. Chosen: longer than a restart and the rebalance after it.
+const ASSIGNED_WAIT: Duration = Duration::from_mins(1);
 
 /// The blocks, by what happens to them.
 #[derive(Default)]
@@ -148,13 +122,17 @@ impl Leftovers {
         kinds.of.values().flatten().chain(&kinds.orphans).map(LeftBlock::columns).collect()
     }
 
-    /// The partitions with waiting blocks that look settled once another process has committed beyond them. Excludes blocks whose offsets
-    /// may be committed: Kafka is asked about these once their partition has started without them, before it has read and committed their
-    /// messages.
-    pub fn waiting(&self) -> BTreeSet<PartitionId> {
+    /// The partitions with waiting blocks that look settled once another process has committed beyond them. `None` while their partitions
+    /// may still come to this process. Excludes blocks whose offsets may be committed: Kafka is asked about these once their partition has
+    /// started without them, before it has read and committed their messages.
+    pub fn waiting(&self, now: Instant) -> Option<BTreeSet<PartitionId>> {
+        if now.duration_since(self.since) < ASSIGNED_WAIT {
+            return None;
+        }
         let kinds = self.lock();
         let may_look_settled = |blocks: &[LeftBlock]| blocks.iter().any(|block| !block.is_enqueued());
-        kinds.of.iter().filter(|(_, blocks)| may_look_settled(blocks)).map(|(id, _)| id.clone()).collect()
+        let waiting = kinds.of.iter().filter(|(_, blocks)| may_look_settled(blocks));
+        Some(waiting.map(|(id, _)| id.clone()).collect())
     }
 
     /// The ranges of a partition whose blocks can be taken over: read from this cluster, encoded for these columns. They are reserved for
@@ -181,6 +159,27 @@ impl Leftovers {
         // A block that was dropped and read again may be there twice.
         kept.dedup_by_key(|kept| kept.range.first);
         kept
+    }
+
+    /// The records of those blocks that a generation which starts now takes over, if it takes over these of the ranges that [`Self::kept`]
+    /// returns to it. Reserves nothing.
+    pub(super) fn taken_over(
+        &self,
+        id: &PartitionId,
+        (cluster, columns): (&str, u64),
+        taken_over: impl FnOnce(&[SpooledRange]) -> &[SpooledRange],
+    ) -> BTreeSet<BlockId> {
+        let kinds = self.lock();
+        let reserved = kinds.reserved.get(id).map(|reserved| &reserved.blocks);
+        let blocks = reserved.into_iter().chain(kinds.of.get(id)).flatten();
+        let of_block = |block: &LeftBlock| Some((block.kept(cluster, columns)?, block.id));
+        let mut kept: Vec<(SpooledRange, BlockId)> = blocks.filter_map(of_block).collect();
+        kept.sort_by_key(|(kept, _)| kept.range.first);
+        kept.dedup_by_key(|(kept, _)| kept.range.first);
+        let ranges: Vec<SpooledRange> = kept.iter().map(|(kept, _)| *kept).collect();
+        let taken: BTreeSet<i64> = taken_over(&ranges).iter().map(|kept| kept.range.first).collect();
+        let of_taken = kept.into_iter().filter(|(kept, _)| taken.contains(&kept.range.first));
+        of_taken.map(|(_, record)| record).collect()
     }
 
     /// Records that a generation has ended. If it never started, the ranges that [`Self::kept`] reserved for it are free again.
@@ -214,12 +213,12 @@ impl Leftovers {
         let mut dropped = Vec::new();
         for block in left {
             let range = OffsetRange { first: block.head.first, next: block.head.next };
-            let known = std::str::from_utf8(&block.head.token).ok().and_then(Token::parse);
             let is_wanted = wanted.get(&range.first) == Some(&range);
-            match (block.spool_metadata.clone(), known) {
+            match (block.spool_metadata.clone(), block.token()) {
                 (Some(spool_metadata), Some(known)) if is_wanted => {
                     wanted.remove(&range.first);
-                    let record = OnVolume { id: block.id, is_marked: block.is_marked() };
+                    let (is_marked, is_in_kafka) = (block.is_marked(), block.is_read_again);
+                    let record = OnVolume { id: block.id, is_marked, is_in_kafka };
                     taken.push((sealed(&block, (id, generation), (known, spool_metadata), account), record));
                 }
                 // Asked now, Kafka might answer that it is committed, because this generation has read and inserted its messages.
@@ -282,7 +281,7 @@ impl Leftovers {
     }
 
     /// The blocks that no partition of this process takes over: their partitions were revoked, have started without them, or were not
-    /// assigned within [`LEFT_WAIT`] or [`ENQUEUED_WAIT`]. With `everything`, all blocks except those of a generation whose order is on
+    /// assigned within [`LEFT_WAIT`] or [`ASSIGNED_WAIT`]. With `everything`, all blocks except those of a generation whose order is on
     /// its way.
     pub fn orphans(&self, everything: bool) -> Vec<LeftBlock> {
         self.orphans_at(everything, Instant::now())
@@ -295,201 +294,12 @@ impl Leftovers {
             return kinds.take_all();
         }
         let mut orphans = std::mem::take(&mut kinds.orphans);
-        if waited >= ENQUEUED_WAIT {
+        if waited >= ASSIGNED_WAIT {
             for blocks in kinds.of.values_mut() {
                 orphans.extend(blocks.extract_if(.., |block| block.is_enqueued()));
             }
         }
         orphans
-    }
-}
-
-impl LeftBlock {
-    /// Reads a block on the volume, and the message of each of its rows, if that is known. `None` if its header cannot be read any more;
-    /// an error if the volume has failed.
-    pub(super) fn read(
-        queue: &Queue<Directory>,
-        held: &Held<'_>,
-    ) -> Result<Option<(Self, Option<MessageRows>)>, Fatal> {
-        let (header, mut content) = match queue.read(held.id) {
-            Ok(read) => read,
-            Err(ReadError::Failed(fatal)) => return Err(fatal),
-            Err(ReadError::Absent(_) | ReadError::Damaged(_)) => return Ok(None),
-        };
-        let mut metadata = vec![0; usize::try_from(header.metadata_bytes).unwrap_or(0)];
-        let is_read = match content.read(&mut metadata) {
-            Ok(_) => true,
-            Err(BodyError::Damaged(_)) => false,
-            Err(BodyError::Failed(fatal)) => return Err(fatal),
-        };
-        let range = OffsetRange { first: header.first, next: header.next };
-        let (spool_metadata, messages) = SpoolMetadata::decode(&metadata, range).filter(|_| is_read).unzip();
-        let Held { id, sent, appended_ms, relied_on, .. } = *held;
-        let only_copy = held.only_copy.map(|rows_elsewhere| InWriting { rows_elsewhere, is_new: false });
-        let is_read_again = false;
-        let block =
-            Self { id, head: header, sent, appended_ms, only_copy, is_read_again, relied_on, spool_metadata };
-        Ok(Some((block, messages)))
-    }
-
-    /// Whether this program can read its metadata.
-    pub(super) fn has_passport(&self) -> bool {
-        self.spool_metadata.is_some()
-    }
-
-    /// Its range, if it can be taken over: read from this cluster, encoded for these columns.
-    fn kept(&self, cluster: &str, columns: u64) -> Option<SpooledRange> {
-        let spool_metadata =
-            self.spool_metadata.as_ref().filter(|spool_metadata| *spool_metadata.cluster == *cluster)?;
-        spool_metadata.kept.filter(|_| self.head.columns == columns && self.token().is_some())
-    }
-
-    /// The record that it is the only copy of its rows, if there is one.
-    pub fn in_writing(&self) -> Option<InWriting> {
-        self.only_copy
-    }
-
-    pub fn record(&self) -> BlockId {
-        self.id
-    }
-
-    pub fn partition(&self) -> PartitionId {
-        PartitionId { topic: self.head.topic.clone(), partition: self.head.partition }
-    }
-
-    /// Its offsets.
-    pub fn range(&self) -> OffsetRange {
-        OffsetRange { first: self.head.first, next: self.head.next }
-    }
-
-    /// The epoch of the route on which its range was first sent, if that was recorded.
-    pub fn routing_epoch(&self) -> Option<u32> {
-        self.head.routing_epoch
-    }
-
-    pub fn rows(&self) -> u64 {
-        self.head.rows
-    }
-
-    /// The number of the columns that it was encoded for.
-    pub fn columns(&self) -> u64 {
-        self.head.columns
-    }
-
-    /// The cluster that its messages were read from, if that is known.
-    pub fn cluster(&self) -> Option<&str> {
-        self.spool_metadata
-            .as_ref()
-            .map(|spool_metadata| &*spool_metadata.cluster)
-            .filter(|cluster| !cluster.is_empty())
-    }
-
-    /// Its deduplication token; `None` for a token of another version.
-    pub fn token(&self) -> Option<Token> {
-        std::str::from_utf8(&self.head.token).ok().and_then(Token::parse)
-    }
-
-    /// Whether its offsets may be committed while it is on the volume.
-    pub fn is_enqueued(&self) -> bool {
-        // Its metadata may be another version's.
-        self.spool_metadata
-            .as_ref()
-            .map_or(self.relied_on == Some(true), |spool_metadata| spool_metadata.is_enqueued)
-    }
-
-    /// The facts for [`row_location`](crate::volume::only_copy::row_location).
-    pub fn subject(&self) -> BlockFacts<'_> {
-        BlockFacts { range: self.range(), cluster: self.cluster(), is_enqueued: self.is_enqueued() }
-    }
-
-    /// Whether it may be on another shard than its current one: it may have been sent, and the destination was not recorded.
-    pub fn may_be_elsewhere(&self, route: Route) -> bool {
-        let may_be_sent = self.is_marked() || (self.is_enqueued() && self.sent != Sent::Sole);
-        may_be_sent && self.head.routing_epoch.is_none() && route.shards() > 1
-    }
-
-    /// Whether an earlier owner may have sent some of its messages under another token.
-    pub fn is_doubtful(&self) -> bool {
-        self.spool_metadata.as_ref().is_some_and(|spool_metadata| spool_metadata.is_doubtful)
-    }
-
-    /// Whether it was sent, or may have been.
-    pub fn is_marked(&self) -> bool {
-        self.sent.is_marked()
-    }
-
-    /// Whether the end of its range follows from the log alone.
-    pub fn is_derivable(&self) -> bool {
-        self.spool_metadata
-            .as_ref()
-            .and_then(|spool_metadata| spool_metadata.kept)
-            .is_some_and(|kept| kept.is_derivable)
-    }
-
-    /// Prepares it to be inserted regardless of who owns its partition, because no process reads its messages again; `parts` is its
-    /// progress if it was sent in parts.
-    pub fn only_copy(
-        &self,
-        (token, parts): (Token, Option<RefusedParts>),
-        route: Route,
-        account: &RowAccount,
-    ) -> Ready {
-        let spool_metadata = self.spool_metadata.clone().unwrap_or_default();
-        // No generation of a partition has this number.
-        let block = sealed(self, (&self.partition(), Generation(0)), (token, spool_metadata), account);
-        let sealed = BlockWithFrames { block, frames: BlockFrames::only_copy(self.id, self.is_marked()) };
-        let first_sent = match self.sent {
-            Sent::At(ms) => ms / 1_000,
-            // The commit for which it was appended may not have been stored: then another owner has sent it, later than its append.
-            Sent::Never | Sent::Sole => self.appended_ms / 1_000,
-            // The time is unknown: the token counts as forgotten.
-            Sent::Doubtful => 0,
-        };
-        let release = Release {
-            range: self.range(),
-            first_sent,
-            is_inherited: self.is_marked() || (self.is_enqueued() && self.sent != Sent::Sole),
-            parts,
-            routing_epoch: self.head.routing_epoch.unwrap_or(route.epoch()),
-            destination: self.head.destination.and_then(Destination::of_number),
-        };
-        Ready { sealed, release, generation: Arc::default(), columns: None, rows_elsewhere: 0 }
-    }
-}
-
-#[cfg(test)]
-impl LeftBlock {
-    /// The same block with a token that another version of this program may have given it.
-    pub(crate) fn under_a_foreign_token(mut self) -> Self {
-        self.head.token = Box::from(&b"of another version"[..]);
-        self
-    }
-}
-
-fn sealed(
-    left: &LeftBlock,
-    (id, generation): (&PartitionId, Generation),
-    (token, spool_metadata): (Token, SpoolMetadata),
-    account: &RowAccount,
-) -> Block {
-    let head = &left.head;
-    let mut open = account.open();
-    // An earlier run has read them.
-    open.walked(head.rows);
-    Block {
-        id: id.clone(),
-        generation,
-        range: OffsetRange { first: head.first, next: head.next },
-        token,
-        rows: head.rows,
-        account: open.seal(head.rows),
-        // They are read with the frames if the server refuses rows.
-        messages: MessageRows::default(),
-        raw_bytes: head.raw_bytes,
-        frames: Vec::new(),
-        bytes: 0,
-        span_end_nanos_max: head.span_end_nanos_max,
-        spool_metadata,
     }
 }
 

@@ -176,7 +176,7 @@ impl Assignment {
         let arriving = if is_their_turn { None } else { arrivals.due(|id| !unreleased.contains_key(id)) };
         if let Some(ids) = arriving {
             self.has_read = true;
-            let before = self.before_begin.clone();
+            let before = self.before_begin.clone().map(|before| (before, self.arrivals.wanted()));
             self.committer.as_mut().expect("it was there just now").read(ids, before);
         } else if commits {
             self.commit(|_| true);

@@ -11,7 +11,10 @@ use crate::{
 };
 use sluice_gateway_config::{InitialOffset, Insert};
 use sluice_kafka::{Beginning, UNNAMED_CLUSTER};
-use sluice_ranges::{Generation, Log, OffsetRange, Parted, PartitionId, Plan, RefusedParts, Rule};
+use sluice_ranges::{
+    Generation, Log, Now, OffsetRange, Parted, PartitionId, Plan, Ranges, RefusedParts, Rule, Settings,
+    Version,
+};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -19,6 +22,18 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The partition of all blocks of these tests.
 fn id() -> PartitionId {
     PartitionId { topic: "spans".into(), partition: 3 }
+}
+
+/// The rule by which the blocks of these tests were made.
+const RULE: Rule = Rule { version: Version::Before, bytes: 1, messages: 1 };
+
+/// The settings of a process that makes ranges by it.
+const SETTINGS: Settings =
+    Settings { rule: RULE, routing_epoch: 0, destination: None, topic_id: None, cluster: None };
+
+/// The partition is about to start. Whether the volume has recorded what that means.
+fn begins(spool: &Spool, beginning: &Beginning) -> bool {
+    spool.judge_beginning(&id(), beginning, (&SETTINGS, InitialOffset::Earliest, 9))
 }
 
 /// Kafka's answers about a log in which retention has left the offsets from 40.
@@ -146,8 +161,8 @@ async fn what_another_owner_has_committed_behind_is_found_in_its_plan() {
 async fn what_a_partition_leaves_out_is_written_down_before_it_begins() {
     let volume = Volume::new("leaves_out");
     let spool = left_behind(&volume, &[10, 20, 30, 40]).await;
-    let (before, begins) = (killed(&volume), beginning(20, String::new()));
-    assert!(!begins.is_gapless() && spool.judge_beginning(InitialOffset::Earliest, &id(), &begins));
+    let (before, beginning) = (killed(&volume), beginning(20, String::new()));
+    assert!(!beginning.is_gapless() && begins(&spool, &beginning));
     let after = killed(&volume);
     let left = after.open(64 << 20);
     assert_eq!(firsts(&left, 60).await, [vec![10, 40], vec![], vec![20, 30]]);
@@ -160,6 +175,47 @@ async fn what_a_partition_leaves_out_is_written_down_before_it_begins() {
     assert_eq!(in_writing, [Some(true), Some(true)]);
 }
 
+/// Kafka has lost a range that is on the volume, and the beginning of the next one. Read from Kafka, the rest of it would be another range,
+/// with another token, and its rows would be doubled.
+#[tokio::test(flavor = "current_thread")]
+async fn what_the_partition_takes_over_stays_its_range_though_kafka_has_lost_some_of_it() {
+    let volume = Volume::new("takes_over");
+    let spool = left_behind(&volume, &[25, 35]).await;
+    let plan = Plan { rule: RULE, horizon: 45, ..plan(25) };
+    let beginning = beginning(25, plan.encode());
+    assert!(!beginning.is_gapless() && begins(&spool, &beginning));
+    assert!(spool.left().orphans(false).is_empty());
+    let kept = spool.left().kept((&id(), Generation(4)), "c", 9);
+    let now = Now { steady: Duration::ZERO, unix_seconds: 1 };
+    let committed = beginning.committed(InitialOffset::Earliest);
+    let (_, cutter, found, taken) =
+        Ranges::assigned_with(Generation(4), &committed, SETTINGS, now, &kept).unwrap();
+    assert_eq!((cutter.position(), found.overtaken), (45, None), "nothing of them is read");
+    let ranges: Vec<OffsetRange> = taken.iter().map(|kept| kept.range).collect();
+    let taken = spool.left().take(&id(), (Generation(4), &ranges), &RowAccount::default(), &spool);
+    let in_kafka: Vec<(i64, bool)> =
+        taken.iter().map(|(block, record)| (block.range.first, record.is_in_kafka)).collect();
+    assert_eq!(in_kafka, [(25, false), (35, false)]);
+    for (block, _) in taken {
+        block.account.settled();
+    }
+}
+
+/// A block is missing between the two: the partition goes on with the first one only, and reads from 40 on.
+#[tokio::test(flavor = "current_thread")]
+async fn what_the_partition_does_not_take_over_is_written_down_before_it_begins() {
+    let volume = Volume::new("takes_one_over");
+    let spool = left_behind(&volume, &[20, 35]).await;
+    let plan = Plan { rule: RULE, horizon: 45, ..plan(20) };
+    assert!(begins(&spool, &beginning(20, plan.encode())));
+    let kept = spool.left().kept((&id(), Generation(4)), "c", 9);
+    assert_eq!(kept.iter().map(|kept| kept.range.first).collect::<Vec<_>>(), [20]);
+    let orphans = spool.left().orphans(false);
+    assert_eq!(orphans.iter().map(|block| block.range().first).collect::<Vec<_>>(), [35]);
+    let elsewhere = orphans[0].in_writing().map(|found| found.rows_elsewhere);
+    assert_eq!(elsewhere, Some(orphans[0].rows()), "by the messages of its rows, none is before 40");
+}
+
 #[tokio::test(flavor = "current_thread")]
 async fn a_block_on_its_way_to_the_volume_is_found_out_too() {
     let volume = Volume::new("on_its_way");
@@ -169,7 +225,7 @@ async fn a_block_on_its_way_to_the_volume_is_found_out_too() {
         let frames = test.add(*first);
         assert!(test.spill(&frames));
     }
-    assert!(test.spool.judge_beginning(InitialOffset::Earliest, &id(), &beginning(10, String::new())));
+    assert!(begins(&test.spool, &beginning(10, String::new())));
     let after = killed(&volume);
     let left = after.open(64 << 20);
     assert_eq!(firsts(&left, 60).await, [vec![], vec![], spilled]);
@@ -179,7 +235,7 @@ async fn a_block_on_its_way_to_the_volume_is_found_out_too() {
 async fn what_the_partition_reads_again_is_dropped_before_it_can_be_taken_for_committed() {
     let volume = Volume::new("reads_again");
     let spool = left_behind(&volume, &[30, 40, 50]).await;
-    assert!(spool.judge_beginning(InitialOffset::Earliest, &id(), &beginning(40, String::new())));
+    assert!(begins(&spool, &beginning(40, String::new())));
     let taken = spool.left().take(&id(), (Generation(4), &[]), &RowAccount::default(), &spool);
     assert!(taken.is_empty());
     let orphans: Vec<i64> = spool.left().orphans(false).iter().map(|block| block.range().first).collect();
@@ -195,10 +251,9 @@ async fn where_reading_goes_on_without_a_gap_nothing_is_asked() {
     let volume = Volume::new("gapless");
     let spool = left_behind(&volume, &[20]).await;
     assert!(spool.close(PATIENCE), "whoever is asked now never answers");
-    let begins = beginning(40, String::new());
-    assert!(begins.is_gapless() && spool.judge_beginning(InitialOffset::Earliest, &id(), &begins));
-    let begins = beginning(20, String::new());
-    assert!(!spool.judge_beginning(InitialOffset::Earliest, &id(), &begins), "it must not begin");
+    let gapless = beginning(40, String::new());
+    assert!(gapless.is_gapless() && begins(&spool, &gapless));
+    assert!(!begins(&spool, &beginning(20, String::new())), "it must not begin");
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -214,7 +269,7 @@ async fn rows_that_are_elsewhere_too_and_parts_that_were_sent_are_written_down_w
     let parts = RefusedParts { check: token.check(), rows, height: 1, code: 117, refused: vec![0] };
     let parted = vec![Parted { range, parts: parts.clone() }];
     let plan = Plan { horizon: 45, parted, ..plan(20) };
-    assert!(spool.judge_beginning(InitialOffset::Earliest, &id(), &beginning(20, plan.encode())));
+    assert!(begins(&spool, &beginning(20, plan.encode())));
     assert!(spool.close(PATIENCE));
     let spool = volume.open(64 << 20);
     let blocks = spool.left().orphans(false);
@@ -240,7 +295,7 @@ async fn all_rows_of_a_doubtful_range_may_be_elsewhere() {
     }
     assert!(test.spool.close(PATIENCE));
     let spool = volume.open(64 << 20);
-    assert!(spool.judge_beginning(InitialOffset::Earliest, &id(), &beginning(20, String::new())));
+    assert!(begins(&spool, &beginning(20, String::new())));
     assert!(spool.close(PATIENCE));
     let blocks = volume.open(64 << 20).left().orphans(false);
     let written: Vec<_> =

@@ -1,8 +1,14 @@
 //! What an earlier run has left, by generation of its partition.
 
 use super::*;
-use crate::volume::test_volume::{TestTable, Volume, bytes, left_behind};
-use sluice_ranges::Content;
+use crate::{
+    blocks::message_rows::MessageRows,
+    volume::{
+        ready_block::BlockWithFrames,
+        test_volume::{TestTable, Volume, bytes, left_behind},
+    },
+};
+use sluice_ranges::{Content, Token};
 
 /// The ranges that a generation of the partition gets.
 fn kept(left: &Leftovers, generation: u64, cluster: &str, columns: u64) -> Vec<OffsetRange> {
