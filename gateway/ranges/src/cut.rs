@@ -135,12 +135,15 @@ pub(super) struct Beginning {
     pub log_end: Option<i64>,
     /// Ranges that begin below it are doubtful.
     pub doubtful_up_to: i64,
+    /// Of those, the ones that begin here are not, if they keep the token that was made with the cluster's former id. Empty if the id is the
+    /// same.
+    pub renamed: OffsetRange,
     pub switches: bool,
 }
 
 impl Cutter {
     pub(super) fn new(beginning: Beginning) -> Self {
-        let Beginning { rule, first, planned, horizon, log_end, doubtful_up_to, switches } = beginning;
+        let Beginning { rule, first, planned, horizon, log_end, doubtful_up_to, switches, .. } = beginning;
         Self {
             rule,
             planned: planned.into(),

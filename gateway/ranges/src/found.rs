@@ -3,6 +3,7 @@
 use super::{
     ClusterNumber, Settings,
     cut::{Beginning, Overtaken, doubtful_up_to},
+    gaps::GAPS_MAX,
     in_force::InForce,
     plan::{Newer, Plan, Unread},
 };
@@ -144,6 +145,13 @@ impl Committed<'_> {
         }
     }
 
+    /// The cluster by whose id the tokens of the ranges in flight are made, if it is the one of the settings under its former id.
+    pub fn former_cluster(&self, settings: &Settings) -> Option<ClusterNumber> {
+        let (offset, metadata) = self.commit?;
+        let plan = Plan::decode(offset, metadata).ok().filter(|plan| is_same_topic(plan, settings))?;
+        cluster_then(&plan, settings)
+    }
+
     fn fresh(&self, why: Fresh, offset: i64, settings: &Settings) -> Start {
         let first = offset.max(self.log.start);
         let lost = OffsetRange { first: offset, next: first };
@@ -160,6 +168,7 @@ impl Committed<'_> {
                 horizon: first,
                 log_end: None,
                 doubtful_up_to: 0,
+                renamed: OffsetRange { first, next: first },
                 switches: false,
             },
             replaced: true,
@@ -189,9 +198,11 @@ impl Committed<'_> {
         let renamed = cluster_then(&plan, settings)
             .filter(|_| first < horizon)
             .map(|then| Renamed { then, doubtful: OffsetRange { first, next: horizon } });
-        let newly_doubtful = overtaken
-            .map_or(0, |overtaken| overtaken.doubtful.next)
-            .max(renamed.map_or(0, |renamed| renamed.doubtful.next));
+        let otherwise_doubtful =
+            overtaken.map_or(0, |overtaken| overtaken.doubtful.next).max(plan.doubtful_up_to.min(end));
+        let renamed_up_to = renamed.map_or(0, |renamed| renamed.doubtful.next);
+        // The next owner must find the mark that it gives these ranges other tokens; a gap may be added before.
+        let is_certain = is_same_topic(&plan, settings) && plan.gaps.len() + 1 < GAPS_MAX;
         let planned = cuts.into_iter().filter(|cut| *cut > first).collect();
         let differs = InForce::planned(&plan, settings) != InForce::wanted(settings);
         let replaced = differs && first >= horizon;
@@ -201,7 +212,11 @@ impl Committed<'_> {
             planned,
             horizon,
             log_end: cut_off.map(|_| end),
-            doubtful_up_to: newly_doubtful.max(plan.doubtful_up_to.min(end)),
+            doubtful_up_to: otherwise_doubtful.max(renamed_up_to),
+            renamed: OffsetRange {
+                first: otherwise_doubtful,
+                next: if is_certain { renamed_up_to } else { 0 },
+            },
             switches: differs && !replaced,
         };
         let found = Found { fresh: None, overtaken, cut_off, renamed };

@@ -115,6 +115,8 @@ struct Tally {
     taken_over: u64,
     /// Those of them whose messages Kafka no longer had.
     taken_over_alone: u64,
+    /// Those with a token of the cluster's former id.
+    taken_over_renamed: u64,
     /// Owners that found ranges in flight with another id of the cluster.
     renamed: u64,
 }
@@ -132,6 +134,7 @@ impl Tally {
         self.parted += other.parted;
         self.taken_over += other.taken_over;
         self.taken_over_alone += other.taken_over_alone;
+        self.taken_over_renamed += other.taken_over_renamed;
         self.renamed += other.renamed;
     }
 }

@@ -13,6 +13,10 @@
 //! A range is not taken over if a part of it is in the plan's gaps ([`is_torn`]): an earlier owner may have sent the rest of it. A range that
 //! starts where ranges are doubtful is not taken over either: the owner that made it may not have known that.
 //!
+//! If the cluster has another id than when the plan was made, ranges below the horizon are doubtful, because they get other tokens. A block on
+//! the volume has the token that the plan's owner gave it: it is taken over, and sent under that token. Not so at or above the horizon:
+//! there, an owner after this one would give the range another token without calling it doubtful.
+//!
 //! The ranges must follow each other from the committed offset on without a gap. Reading starts behind the last one that is taken over. Blocks
 //! below that offset are not ranges of the partition: their rows are in the table, or the volume has the only copy and is responsible for
 //! it. Before a rule change, none is taken over.
@@ -42,6 +46,8 @@ pub struct SpooledRange {
     pub decided: i64,
     /// The rule by which it was made.
     pub rule: Rule,
+    /// Whether its token is made with the [former id](Committed::former_cluster) of the cluster.
+    pub is_renamed: bool,
 }
 
 impl SpooledRange {
@@ -50,7 +56,8 @@ impl SpooledRange {
     pub fn of(closed: &Closed) -> Option<Self> {
         let Closed { range, cut, decided, rule, doubtful, incomplete, .. } = *closed;
         let is_certain = !doubtful && !incomplete;
-        is_certain.then_some(Self { range, is_derivable: cut.is_derivable(), decided, rule })
+        let is_derivable = cut.is_derivable();
+        is_certain.then_some(Self { range, is_derivable, decided, rule, is_renamed: false })
     }
 
     /// The range as its reader ended it, for an owner with this plan.
@@ -75,6 +82,13 @@ impl SpooledRange {
             incomplete: false,
             rule: self.rule,
         }
+    }
+
+    /// Whether no owner may have sent its messages in another range, or under another token.
+    fn is_certain(&self, beginning: &Beginning) -> bool {
+        let Beginning { doubtful_up_to, renamed, .. } = *beginning;
+        let first = self.range.first;
+        if self.is_renamed { (renamed.first..renamed.next).contains(&first) } else { first >= doubtful_up_to }
     }
 
     fn is_made_again(&self, beginning: &Beginning) -> bool {
@@ -147,7 +161,7 @@ pub(super) fn taken_over(beginning: &Beginning, gaps: &[OffsetRange], kept: &[Sp
     kept.iter()
         .take_while(|kept| {
             let follows = kept.range.first == position
-                && kept.range.first >= beginning.doubtful_up_to
+                && kept.is_certain(beginning)
                 && !is_torn(kept.range, gaps)
                 && kept.is_made_again(beginning);
             position = kept.range.next;
@@ -164,7 +178,8 @@ mod tests {
     const RULE: Rule = Rule { version: Version::Before, bytes: 100, messages: 10 };
 
     fn kept(first: i64, next: i64, is_derivable: bool) -> SpooledRange {
-        SpooledRange { range: OffsetRange { first, next }, is_derivable, decided: next, rule: RULE }
+        let range = OffsetRange { first, next };
+        SpooledRange { range, is_derivable, decided: next, rule: RULE, is_renamed: false }
     }
 
     fn beginning(planned: &[i64], horizon: i64) -> Beginning {
@@ -175,6 +190,7 @@ mod tests {
             horizon,
             log_end: None,
             doubtful_up_to: 0,
+            renamed: OffsetRange { first: 0, next: 0 },
             switches: false,
         }
     }
@@ -228,6 +244,21 @@ mod tests {
         let doubtful = |doubtful_up_to| Beginning { doubtful_up_to, ..beginning(&[20, 25], 35) };
         assert_eq!(taken_over(&doubtful(10), &[], &all), 2);
         assert_eq!(taken_over(&doubtful(11), &[], &all), 0);
+    }
+
+    #[test]
+    fn a_range_with_the_token_of_the_former_id_is_taken_over_where_the_plan_promised_it() {
+        let renamed = |first, next| Beginning {
+            doubtful_up_to: next,
+            renamed: OffsetRange { first, next },
+            ..beginning(&[20, 25], 35)
+        };
+        let all = [kept(10, 20, true), kept(20, 25, true), kept(25, 35, true), kept(35, 40, false)];
+        let former = all.map(|kept| SpooledRange { is_renamed: true, ..kept });
+        assert_eq!(taken_over(&renamed(0, 35), &[], &former), 3, "above the horizon nobody has sent one");
+        assert_eq!(taken_over(&renamed(11, 35), &[], &former), 0, "it was doubtful before");
+        assert_eq!(taken_over(&renamed(0, 35), &[], &all), 0, "with the token of today's id");
+        assert_eq!(taken_over(&beginning(&[20, 25], 35), &[], &former), 0, "the id is the same");
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn a_range_in_parts_that_kafka_cut_into_is_forgotten() {
     };
     let metadata = plan.encode();
     let range = OffsetRange { first: 10, next: 20 };
-    let kept = [SpooledRange { range, is_derivable: true, decided: 20, rule }];
+    let kept = [SpooledRange { range, is_derivable: true, decided: 20, rule, is_renamed: false }];
     let log = Log { start: 25, end: 100 };
     let committed = Committed { commit: Some((10, &metadata)), begin: 25, log };
     let (mut ranges, cutter, found, taken) =

@@ -130,8 +130,11 @@ impl Owner {
         let committed =
             Committed { commit: read.as_ref().map(|(offset, text)| (*offset, text.as_str())), ..*committed };
         let generation = Generation(membership);
-        let kept: Vec<SpooledRange> =
-            left.iter().map(|(kept, _)| mistaken(*kept, &committed, mistake)).collect();
+        let of_block = |(kept, block): &OnVolume| {
+            let is_renamed = block.cluster != settings.cluster;
+            SpooledRange { is_renamed, ..mistaken(*kept, &committed, mistake) }
+        };
+        let kept: Vec<SpooledRange> = left.iter().map(of_block).collect();
         let (ranges, cutter, found, taken) =
             Ranges::assigned_with(generation, &committed, settings, now(seconds), &kept)
                 .expect("every version is known");
@@ -260,6 +263,11 @@ impl Owner {
     /// Whether the poll thread has taken all reports.
     pub fn is_heard(&self) -> bool {
         self.told.is_empty()
+    }
+
+    /// Blocks with a token of the cluster's former id.
+    pub fn renamed(&self) -> u64 {
+        self.blocks.values().filter(|block| block.cluster != self.ranges.settings.cluster).count() as u64
     }
 
     /// The server refused the block of a sent range: it is sent in parts. Returns whether there is such a range.

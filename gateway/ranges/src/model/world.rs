@@ -3,7 +3,7 @@
 use super::{
     Mistake, Random, Tally,
     oracle::{Destination, Oracle, Violation},
-    owner::{Block, Message, OnVolume, Owner, SETTINGS, now, settings},
+    owner::{Block, Message, Owner, SETTINGS, now, settings},
     volumes::{PODS, Volumes},
 };
 use crate::{
@@ -381,16 +381,16 @@ impl World {
         }
         let cluster_id = if self.clusters > 1 { self.random.below(self.clusters) } else { 0 };
         let cluster = Some(ClusterNumber::of(&cluster_id.to_string()));
-        let left = pod.map(|pod| self.volumes.left(pod)).unwrap_or_default();
-        // Others have the token of another id.
-        let left: Vec<OnVolume> = left.into_iter().filter(|(_, block)| block.cluster == cluster).collect();
+        let mut left = pod.map(|pod| self.volumes.left(pod)).unwrap_or_default();
         self.membership += 1;
         self.tally.generations += 1;
         let wants = settings(if self.is_harsh { 0 } else { self.random.below(SETTINGS) });
         let wants = Settings { cluster, ..wants };
-        let log = Log { start: self.log_start, end: self.log_end };
         let commit = self.committed.as_ref().map(|(offset, text)| (*offset, text.as_str()));
-        let committed = Committed { commit, begin: 0, log };
+        let committed = Committed { commit, begin: 0, log: Log { start: self.log_start, end: self.log_end } };
+        // Others have the token of an id that is neither today's nor the one of the plan.
+        let ids = [cluster, committed.former_cluster(&wants)];
+        left.retain(|(_, block)| ids.contains(&block.cluster));
         self.processes += 1;
         let (owner, found, taken) = Owner::assigned(
             (self.processes, self.membership),
@@ -406,8 +406,9 @@ impl World {
             self.tally.taken_over_alone += self.volumes.begin(pod, number, taken_over, self.log_start);
         }
         self.tally.taken_over += taken as u64;
-        self.note(|_| format!("owner {number} takes {taken} blocks over from {pod:?}"));
-        self.note(|world| format!("owner {number} begins at {:?}, wants {wants:?}", world.committed));
+        self.tally.taken_over_renamed += self.owners[number].renamed();
+        self.note(|_| format!("owner {number} takes {taken} blocks over from {pod:?}, wants {wants:?}"));
+        self.note(|world| format!("it begins at {:?}", world.committed));
         self.announce(number, found.overtaken);
         if let Some(Renamed { then, doubtful }) = found.renamed {
             self.tally.renamed += 1;

@@ -71,16 +71,47 @@ fn without_ranges_in_flight_another_id_changes_nothing() {
     assert_eq!(doubted(&mut ranges, &mut cutter, 3), [(range(6, 9), false)]);
 }
 
-/// A block on the queue volume has the token that it was sent with: it is not taken over, and its messages are read again.
+/// A block on the queue volume has the token that it was made with. With the former id, it is the range of the plan, and the server drops it if
+/// it has it. With today's id, its messages are read again, and are doubtful.
 #[test]
-fn a_block_on_a_volume_is_not_taken_over_where_ranges_are_doubtful() {
+fn a_block_on_a_volume_is_taken_over_if_its_token_is_the_one_of_the_plan() {
     let [unnamed, named] = clusters();
     let before = Plan { cluster: unnamed, ..plan(0, 6, &[]) }.encode();
-    let kept = [SpooledRange { range: range(0, 3), is_derivable: true, decided: 3, rule: RULE }];
     let committed = Committed { commit: Some((0, &before)), begin: 0, log: Log { start: 0, end: 1_000 } };
-    for (now, count) in [(unnamed, 1), (named, 0)] {
+    for (now, is_renamed, count) in
+        [(unnamed, false, 1), (unnamed, true, 0), (named, false, 0), (named, true, 1)]
+    {
+        let kept =
+            [SpooledRange { range: range(0, 3), is_derivable: true, decided: 3, rule: RULE, is_renamed }];
         let settings = Settings { cluster: now, ..settings(RULE) };
+        assert_eq!(committed.former_cluster(&settings), unnamed.filter(|_| now == named));
         let (.., taken) = Ranges::assigned_with(GENERATION, &committed, settings, at(0), &kept).unwrap();
-        assert_eq!(taken.len(), count);
+        assert_eq!(taken.len(), count, "{now:?} {is_renamed}");
+        // Without the id of the topic, it may be another one of the same name.
+        let settings = Settings { topic_id: None, ..settings };
+        let (.., taken) = Ranges::assigned_with(GENERATION, &committed, settings, at(0), &kept).unwrap();
+        assert_eq!(taken.len(), if is_renamed { 0 } else { count });
     }
+}
+
+#[test]
+fn a_block_with_the_former_token_is_sent_under_it_and_stays_doubtful_for_the_next_owner() {
+    let [unnamed, named] = clusters();
+    let before = Plan { cluster: unnamed, ..plan(0, 6, &[]) }.encode();
+    let kept =
+        [SpooledRange { range: range(0, 3), is_derivable: true, decided: 3, rule: RULE, is_renamed: true }];
+    let committed = Committed { commit: Some((0, &before)), begin: 0, log: Log { start: 0, end: 1_000 } };
+    let settings = Settings { cluster: named, ..settings(RULE) };
+    let (mut ranges, mut cutter, found, _) =
+        Ranges::assigned_with(GENERATION, &committed, settings, at(0), &kept).unwrap();
+    assert_eq!((found.renamed.map(|renamed| renamed.doubtful), cutter.position()), (Some(range(0, 6)), 3));
+    assert_eq!(doubted(&mut ranges, &mut cutter, 6), [(range(3, 6), true), (range(6, 9), false)]);
+    assert_eq!(released(&mut ranges, 1), [], "the plan does not say yet that tokens may be others");
+    let after = store(&mut ranges, 1);
+    assert_eq!((after.offset, after.cluster, after.doubtful_up_to), (0, named, 6));
+    assert_eq!(released(&mut ranges, 1), [range(0, 3), range(3, 6), range(6, 9)]);
+    // The next owner gives it a token with today's id: it may be stored twice then, and is counted.
+    let after = after.encode();
+    let (mut ranges, mut cutter, _) = assign_in(named, Some((0, &after)));
+    assert_eq!(doubted(&mut ranges, &mut cutter, 6), [(range(0, 3), true), (range(3, 6), true)]);
 }
