@@ -22,8 +22,8 @@
 //! it. Before a rule change, none is taken over.
 //!
 //! Kafka need not have the messages of a range that is taken over: its block has all of them. So it stays one range under its token
-//! wherever retention has moved the start of the log, also into its middle. Whoever decides about the blocks beforehand
-//! (`only_copy` of the gateway) asks [`Committed::taken_over`], so that both decide alike.
+//! wherever retention has moved the start of the log, also into its middle. The gateway decides beforehand which blocks are only copies. It
+//! asks [`Committed::taken_over`], so that both decide alike.
 
 use super::{
     Settings,

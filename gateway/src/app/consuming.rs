@@ -3,7 +3,7 @@
 //! Both hand partitions to the same workers, and release their ranges to the same delivery.
 
 use super::leaving;
-use crate::volume::spool::Spool;
+use crate::volume::spool::{Spool, Takeable};
 use crossbeam_channel::Sender;
 use sluice_gateway_config::InitialOffset;
 use sluice_kafka::{Consumer, ConsumerStats, Drain, Error, LogConsumer, Report, Stop, TopicMadeAnew};
@@ -45,8 +45,9 @@ impl Consuming {
     pub fn takes_over(&self, spool: &Spool, columns: u64, initial: InitialOffset) {
         let Self::Kafka(consumer) = self else { return };
         let left = spool.left().clone();
-        consumer
-            .keeps(Box::new(move |id, generation, cluster| left.kept((id, generation), cluster, columns)));
+        consumer.keeps(Box::new(move |id, generation, (cluster, former)| {
+            left.kept((id, generation), Takeable { cluster, former, columns })
+        }));
         let spool = spool.clone();
         consumer.asks_before_begin(Arc::new(move |id, beginning, settings| {
             spool.judge_beginning(id, beginning, (settings, initial, columns))

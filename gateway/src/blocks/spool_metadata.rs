@@ -98,7 +98,8 @@ impl SpoolMetadata {
         let decided = i64::from_le_bytes(*decided);
         let is_doubtful = *end == DOUBTFUL;
         let rule = rule.filter(|_| !is_doubtful);
-        let kept = rule.map(|rule| SpooledRange { range, is_derivable: *end != 0, decided, rule });
+        let is_derivable = *end != 0;
+        let kept = rule.map(|rule| SpooledRange { range, is_derivable, decided, rule, is_renamed: false });
         let (cluster_bytes, rest) = rest.split_first_chunk()?;
         let (cluster, messages) = rest.split_at_checked(usize::from(u16::from_le_bytes(*cluster_bytes)))?;
         let cluster = std::str::from_utf8(cluster).ok()?.into();
@@ -114,7 +115,7 @@ mod tests {
     fn a_passport_is_read_as_it_was_written_and_another_version_is_not() {
         let range = OffsetRange { first: 5, next: 9 };
         let rule = Rule { version: Version::Before, bytes: 1 << 24, messages: 100_000 };
-        let kept = SpooledRange { range, is_derivable: true, decided: 10, rule };
+        let kept = SpooledRange { range, is_derivable: true, decided: 10, rule, is_renamed: false };
         let cluster = "MkU3OEVBNTcwNTJENDM2Qk".into();
         let spool_metadata =
             SpoolMetadata { cluster, kept: Some(kept), is_doubtful: false, is_enqueued: false };

@@ -29,7 +29,7 @@ mod parts_file;
 mod written;
 
 pub use body::{Record, Unreadable};
-pub use left_block::{InWriting, LeftBlock};
+pub use left_block::{InWriting, LeftBlock, Takeable};
 pub use leftovers::Leftovers;
 pub use missing::Missing;
 pub use numbers::{Numbers, Usage};
@@ -336,10 +336,11 @@ impl Spool {
         let logs = Logs::of_beginning(initial, id, beginning);
         let is_judged = beginning.is_gapless() || {
             let committed = beginning.committed(initial);
-            let of_kept = (&*beginning.cluster, columns);
+            let former = beginning.former_cluster(settings);
+            let takeable = Takeable { cluster: &beginning.cluster, former, columns };
             let taken_over = self
                 .left
-                .taken_over(id, of_kept, |kept| committed.taken_over(settings, kept).unwrap_or_default());
+                .taken_over(id, takeable, |kept| committed.taken_over(settings, kept).unwrap_or_default());
             self.judge_others(id, (&logs, taken_over), BEGIN_WAIT)
         };
         self.left.begins(id, &logs);

@@ -13,7 +13,7 @@ use crate::{
         block_frames::{BlockFrames, Loaded},
         block_table::BlockTable,
         ready_block::BlockWithFrames,
-        spool::{Spool, Unreadable},
+        spool::{Spool, Takeable, Unreadable},
     },
 };
 use sluice_clickhouse::row_frames::FrameStore as _;
@@ -28,6 +28,9 @@ use std::{
 };
 
 pub(crate) const BLOCK_BYTES: usize = 5 * CHUNK_BYTES / 2;
+
+/// What the blocks of [`sealed`] fit.
+pub(crate) const TAKEABLE: Takeable<'_> = Takeable { cluster: "c", former: None, columns: 9 };
 
 /// Number of the volumes of this process, so that tests have different directories even with equal names.
 static MADE: AtomicU32 = AtomicU32::new(0);
@@ -51,7 +54,7 @@ pub(crate) fn sealed_in(mut chunks: Chunks, pool: &Pool, first: i64, is_enqueued
     let range = OffsetRange { first, next: first + 10 };
     let account = RowAccount::default().open().seal(7);
     let rule = Rule { version: Version::Before, bytes: 1, messages: 1 };
-    let kept = SpooledRange { range, is_derivable: true, decided: first + 10, rule };
+    let kept = SpooledRange { range, is_derivable: true, decided: first + 10, rule, is_renamed: false };
     Block {
         token: Token::of("c", &id, range, Content::default()),
         id,

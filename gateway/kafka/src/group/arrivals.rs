@@ -91,8 +91,9 @@ pub struct Policy {
 }
 
 /// Returns the ranges of a partition that an earlier run left on the queue volume, in the order of the log of the
-/// cluster with this id. They wait for the generation that begins.
-pub type KeptRanges = Box<dyn Fn(&PartitionId, Generation, &str) -> Vec<SpooledRange> + Send>;
+/// cluster with this id, or with this [former](Beginning::former_cluster) one. They wait for the generation that begins.
+pub type KeptRanges =
+    Box<dyn Fn(&PartitionId, Generation, (&str, Option<ClusterNumber>)) -> Vec<SpooledRange> + Send>;
 
 /// Says where the ranges of a partition are sent by the routing of [`Policy::settings`].
 pub type DestinationOf = Arc<dyn Fn(&PartitionId) -> Destination + Send + Sync>;
@@ -263,8 +264,9 @@ impl Arrivals {
         let committed = beginning.committed(self.policy.initial_offset);
         self.generations += 1;
         let generation = Generation(self.generations);
-        let kept = self.kept_ranges.as_ref().map(|of| of(id, generation, cluster)).unwrap_or_default();
         let settings = self.wanted.of(id, beginning);
+        let clusters = (&**cluster, beginning.former_cluster(&settings));
+        let kept = self.kept_ranges.as_ref().map(|of| of(id, generation, clusters)).unwrap_or_default();
         match Ranges::assigned_with(generation, &committed, settings, clock::now(), &kept) {
             Ok((ranges, cutter, found, taken)) => {
                 if !kept.is_empty() {
@@ -272,10 +274,10 @@ impl Arrivals {
                     tracing::info!(partition = %id, found, taken, "taking over blocks of an earlier run from the queue volume");
                 }
                 say_found(id, &found, stats);
-                if let Some(renamed) = found.renamed {
-                    say_renamed(id, renamed, cluster);
-                }
                 let position = cutter.position();
+                if let Some(renamed) = found.renamed.filter(|renamed| position < renamed.doubtful.next) {
+                    say_renamed(id, renamed, (clusters.0, position));
+                }
                 let begun = Begun { generation, cutter, log_end: log.end, cluster: cluster.clone() };
                 let is_kept = self.kept.remove(id);
                 self.ready.push(Ready { id: id.clone(), position, is_kept, begun });
@@ -329,8 +331,8 @@ fn say_found(id: &PartitionId, found: &Found, stats: &ConsumerStats) {
     }
 }
 
-/// Logs that the cluster has another id than when the plan was made.
-fn say_renamed(id: &PartitionId, Renamed { then, doubtful }: Renamed, now: &str) {
+/// Logs that the cluster has another id than when the plan was made. What lies below the position is on the queue volume, with its tokens.
+fn say_renamed(id: &PartitionId, Renamed { then, doubtful }: Renamed, (now, position): (&str, i64)) {
     let former = if then == ClusterNumber::of(UNNAMED) {
         UNNAMED.to_owned()
     } else {
@@ -340,7 +342,7 @@ fn say_renamed(id: &PartitionId, Renamed { then, doubtful }: Renamed, now: &str)
         partition = %id,
         %former,
         now,
-        first = doubtful.first,
+        first = doubtful.first.max(position),
         next = doubtful.next,
         "the Kafka cluster had the id `former` when the ranges in flight were planned, and has the id `now` (unnamed: the brokers report \
          none). The deduplication token of a range contains the id: rows of these ranges that are in ClickHouse already are inserted twice, \

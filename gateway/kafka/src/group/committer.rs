@@ -11,7 +11,7 @@
 //! whatever the partition leaves out.
 
 use crate::{
-    ground::cluster,
+    ground::cluster::{self, UNNAMED},
     group::{arrivals::Wanted, log_consumer::LogKeeper, rebalancing::Rebalancing},
     questions::{
         first_seen::FirstSeen,
@@ -25,7 +25,7 @@ use rdkafka::{
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
 };
 use sluice_gateway_config::InitialOffset;
-use sluice_ranges::{Commit, CommitOutcome, Generation, Log, PartitionId, Settings, TopicId};
+use sluice_ranges::{ClusterNumber, Commit, CommitOutcome, Generation, Log, PartitionId, Settings, TopicId};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Weak},
@@ -127,6 +127,13 @@ impl Beginning {
         let begin = if self.begins_at_oldest(initial) { self.log.start } else { self.log.end };
         let commit = self.commit.as_ref().map(|(offset, metadata)| (*offset, metadata.as_str()));
         sluice_ranges::Committed { commit, begin, log: self.log }
+    }
+
+    /// The cluster by whose id the tokens of the ranges in flight are made, if the cluster has got its id since, or lost it.
+    pub fn former_cluster(&self, settings: &Settings) -> Option<ClusterNumber> {
+        let unnamed = ClusterNumber::of(UNNAMED);
+        let former = self.committed(InitialOffset::Earliest).former_cluster(settings);
+        former.filter(|former| *former == unnamed || settings.cluster == Some(unnamed))
     }
 }
 

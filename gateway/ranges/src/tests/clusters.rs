@@ -71,8 +71,8 @@ fn without_ranges_in_flight_another_id_changes_nothing() {
     assert_eq!(doubted(&mut ranges, &mut cutter, 3), [(range(6, 9), false)]);
 }
 
-/// A block on the queue volume has the token that it was made with. With the former id, it is the range of the plan, and the server drops it if
-/// it has it. With today's id, its messages are read again, and are doubtful.
+/// A block on the queue volume has the token that it was made with. With the former id, it is the range of the plan, and the server may know its
+/// token. With today's id, its messages are read again, and are doubtful.
 #[test]
 fn a_block_on_a_volume_is_taken_over_if_its_token_is_the_one_of_the_plan() {
     let [unnamed, named] = clusters();

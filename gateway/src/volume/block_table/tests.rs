@@ -5,7 +5,7 @@ use crate::volume::{
     only_copy::{Logs, judge},
     spool::LeftBlock,
     test_volume::{
-        BLOCK_BYTES, TestTable, Volume, bytes, damage, damage_at, left_behind, release_of, sealed,
+        BLOCK_BYTES, TAKEABLE, TestTable, Volume, bytes, damage, damage_at, left_behind, release_of, sealed,
     },
 };
 use sluice_ranges::RefusedParts;
@@ -124,7 +124,7 @@ async fn the_blocks_of_a_partition_that_has_gone_stay_on_the_volume_until_kafka_
     // They are still there for the next run.
     assert!(spool.close(Duration::from_mins(1)));
     let id = PartitionId { topic: "spans".into(), partition: 3 };
-    assert_eq!(volume.open(64 << 20).left().kept((&id, Generation(4)), "c", 9).len(), 2);
+    assert_eq!(volume.open(64 << 20).left().kept((&id, Generation(4)), TAKEABLE).len(), 2);
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -308,7 +308,7 @@ async fn a_record_that_does_not_say_that_it_may_be_committed_is_no_only_copy() {
     // The next run commits after the enqueue, and finds both.
     let mut test = TestTable::new(&volume.open_as(64 << 20, true));
     let left = test.spool.left();
-    let ranges: Vec<_> = left.kept((&id, Generation(4)), "c", 9).iter().map(|kept| kept.range).collect();
+    let ranges: Vec<_> = left.kept((&id, Generation(4)), TAKEABLE).iter().map(|kept| kept.range).collect();
     let account = crate::ground::account::RowAccount::default();
     for (block, record) in left.take(&id, (Generation(4), &ranges), &account, &test.spool) {
         let taken = test.table.take_over(block, record);

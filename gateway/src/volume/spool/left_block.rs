@@ -12,7 +12,8 @@ use crate::{
     },
 };
 use sluice_ranges::{
-    Destination, Generation, OffsetRange, PartitionId, RefusedParts, Release, SpooledRange, Token,
+    ClusterNumber, Destination, Generation, OffsetRange, PartitionId, RefusedParts, Release, SpooledRange,
+    Token,
 };
 use sluice_spool::{BlockHead, BlockId, BodyError, Directory, Fatal, Held, Queue, ReadError, Sent};
 use std::sync::Arc;
@@ -28,6 +29,17 @@ pub struct LeftBlock {
     pub(super) is_read_again: bool,
     relied_on: Option<bool>,
     pub(super) spool_metadata: Option<SpoolMetadata>,
+}
+
+/// Which blocks a partition may take over.
+#[derive(Debug, Clone, Copy)]
+pub struct Takeable<'a> {
+    /// The Kafka cluster's id.
+    pub cluster: &'a str,
+    /// Its [former](sluice_kafka::Beginning::former_cluster) id, as a number.
+    pub former: Option<ClusterNumber>,
+    /// The number of the columns that they must be encoded for.
+    pub columns: u64,
 }
 
 /// The volume's record that a block is the only copy of its rows.
@@ -72,11 +84,14 @@ impl LeftBlock {
         self.spool_metadata.is_some()
     }
 
-    /// Its range, if it can be taken over: read from this cluster, encoded for these columns.
-    pub(super) fn kept(&self, cluster: &str, columns: u64) -> Option<SpooledRange> {
-        let spool_metadata =
-            self.spool_metadata.as_ref().filter(|spool_metadata| *spool_metadata.cluster == *cluster)?;
-        spool_metadata.kept.filter(|_| self.head.columns == columns && self.token().is_some())
+    /// Its range, if it can be taken over: read from the cluster, encoded for the columns.
+    pub(super) fn kept(&self, takeable: Takeable<'_>) -> Option<SpooledRange> {
+        let Takeable { cluster, former, columns } = takeable;
+        let of = &*self.spool_metadata.as_ref()?.cluster;
+        let is_renamed = of != cluster && former == Some(ClusterNumber::of(of));
+        let fits = (of == cluster || is_renamed) && self.head.columns == columns && self.token().is_some();
+        let kept = self.spool_metadata.as_ref()?.kept.filter(|_| fits)?;
+        Some(SpooledRange { is_renamed, ..kept })
     }
 
     /// The record that it is the only copy of its rows, if there is one.

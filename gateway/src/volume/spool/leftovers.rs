@@ -14,7 +14,7 @@
 //!
 //! Limits: a header for each block, until its partition starts or [`LEFT_WAIT`] is over.
 
-use super::left_block::{LeftBlock, sealed};
+use super::left_block::{LeftBlock, Takeable, sealed};
 use crate::{
     blocks::block::Block,
     ground::account::RowAccount,
@@ -135,20 +135,19 @@ impl Leftovers {
         Some(waiting.map(|(id, _)| id.clone()).collect())
     }
 
-    /// The ranges of a partition whose blocks can be taken over: read from this cluster, encoded for these columns. They are reserved for
-    /// the generation that asks until it [takes](Self::take) them, or they are [given back](Self::give_back). If another generation asks
-    /// later, it gets what was reserved for the earlier one, which is over.
+    /// The ranges of a partition whose blocks can be taken over. They are reserved for the generation that asks until it
+    /// [takes](Self::take) them, or they are [given back](Self::give_back). If another generation asks later, it gets what was reserved for
+    /// the earlier one, which is over.
     pub fn kept(
         &self,
         (id, generation): (&PartitionId, Generation),
-        cluster: &str,
-        columns: u64,
+        takeable: Takeable<'_>,
     ) -> Vec<SpooledRange> {
         let mut kinds = self.lock();
         kinds.give_back(id);
         let mut kept = Vec::new();
         let fits = |block: &mut LeftBlock| {
-            let fitting = block.kept(cluster, columns);
+            let fitting = block.kept(takeable);
             kept.extend(fitting);
             fitting.is_some()
         };
@@ -166,13 +165,13 @@ impl Leftovers {
     pub(super) fn taken_over(
         &self,
         id: &PartitionId,
-        (cluster, columns): (&str, u64),
+        takeable: Takeable<'_>,
         taken_over: impl FnOnce(&[SpooledRange]) -> &[SpooledRange],
     ) -> BTreeSet<BlockId> {
         let kinds = self.lock();
         let reserved = kinds.reserved.get(id).map(|reserved| &reserved.blocks);
         let blocks = reserved.into_iter().chain(kinds.of.get(id)).flatten();
-        let of_block = |block: &LeftBlock| Some((block.kept(cluster, columns)?, block.id));
+        let of_block = |block: &LeftBlock| Some((block.kept(takeable)?, block.id));
         let mut kept: Vec<(SpooledRange, BlockId)> = blocks.filter_map(of_block).collect();
         kept.sort_by_key(|(kept, _)| kept.range.first);
         kept.dedup_by_key(|(kept, _)| kept.range.first);

@@ -6,7 +6,7 @@ use crate::{
     volume::{
         ready_block::BlockWithFrames,
         spool::Written,
-        test_volume::{TestTable, Volume, left_behind, sealed},
+        test_volume::{TAKEABLE, TestTable, Volume, left_behind, sealed},
     },
 };
 use sluice_gateway_config::{InitialOffset, Insert};
@@ -185,7 +185,7 @@ async fn what_the_partition_takes_over_stays_its_range_though_kafka_has_lost_som
     let beginning = beginning(25, plan.encode());
     assert!(!beginning.is_gapless() && begins(&spool, &beginning));
     assert!(spool.left().orphans(false).is_empty());
-    let kept = spool.left().kept((&id(), Generation(4)), "c", 9);
+    let kept = spool.left().kept((&id(), Generation(4)), TAKEABLE);
     let now = Now { steady: Duration::ZERO, unix_seconds: 1 };
     let committed = beginning.committed(InitialOffset::Earliest);
     let (_, cutter, found, taken) =
@@ -208,7 +208,7 @@ async fn what_the_partition_does_not_take_over_is_written_down_before_it_begins(
     let spool = left_behind(&volume, &[20, 35]).await;
     let plan = Plan { rule: RULE, horizon: 45, ..plan(20) };
     assert!(begins(&spool, &beginning(20, plan.encode())));
-    let kept = spool.left().kept((&id(), Generation(4)), "c", 9);
+    let kept = spool.left().kept((&id(), Generation(4)), TAKEABLE);
     assert_eq!(kept.iter().map(|kept| kept.range.first).collect::<Vec<_>>(), [20]);
     let orphans = spool.left().orphans(false);
     assert_eq!(orphans.iter().map(|block| block.range().first).collect::<Vec<_>>(), [35]);

@@ -8,12 +8,13 @@ use crate::{
         test_volume::{TestTable, Volume, bytes, left_behind},
     },
 };
-use sluice_ranges::{Content, Token};
+use sluice_ranges::{ClusterNumber, Content, Token};
 
 /// The ranges that a generation of the partition gets.
 fn kept(left: &Leftovers, generation: u64, cluster: &str, columns: u64) -> Vec<OffsetRange> {
     let id = PartitionId { topic: "spans".into(), partition: 3 };
-    left.kept((&id, Generation(generation)), cluster, columns).iter().map(|kept| kept.range).collect()
+    let takeable = Takeable { cluster, former: None, columns };
+    left.kept((&id, Generation(generation)), takeable).iter().map(|kept| kept.range).collect()
 }
 
 /// How many blocks a generation takes over.
@@ -75,6 +76,23 @@ async fn what_a_generation_was_told_of_is_orphaned_when_it_is_over_without_its_o
     spool.left().give_back(&id, Generation(4));
     let orphans = spool.left().orphans_at(false, later);
     assert_eq!(orphans.iter().map(|left| left.range().first).collect::<Vec<_>>(), [20, 30]);
+}
+
+/// The cluster has lost its id since, or has got one.
+#[tokio::test(flavor = "current_thread")]
+async fn what_was_read_under_the_id_that_the_plan_remembers_is_told_as_that() {
+    let volume = Volume::new("renamed_since");
+    let spool = left_behind(&volume, &[20]).await;
+    let id = PartitionId { topic: "spans".into(), partition: 3 };
+    let told = |generation, cluster, former: Option<&str>| -> Vec<bool> {
+        let takeable = Takeable { cluster, former: former.map(ClusterNumber::of), columns: 9 };
+        let kept = spool.left().kept((&id, Generation(generation)), takeable);
+        kept.iter().map(|kept| kept.is_renamed).collect()
+    };
+    assert_eq!(told(4, "unnamed", None), [false; 0]);
+    assert_eq!(told(5, "unnamed", Some("another")), [false; 0]);
+    assert_eq!(told(6, "unnamed", Some("c")), [true]);
+    assert_eq!(told(7, "c", Some("unnamed")), [false]);
 }
 
 #[tokio::test(flavor = "current_thread")]
