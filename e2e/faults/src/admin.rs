@@ -16,7 +16,6 @@ use serde::Deserialize;
 
 use e2e_fixtures::gateway::metric;
 
-/// Longest request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The answer of `/drainz`.
@@ -51,7 +50,6 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// The admin server at this address.
     pub fn new(address: &str) -> Admin {
         Admin {
             address: address.to_owned(),
@@ -60,58 +58,35 @@ impl Admin {
     }
 
     /// Tells the gateway to leave its group; returns what is left.
-    ///
-    /// # Errors
-    /// It does not answer, or answers with an error.
     pub async fn drain(&self) -> Result<Remaining> {
         self.remaining(Method::POST, "/drain").await
     }
 
     /// Tells the gateway to join its group again; returns what is left.
-    ///
-    /// # Errors
-    /// It does not answer, or answers with an error.
     pub async fn resume(&self) -> Result<Remaining> {
         self.remaining(Method::POST, "/resume").await
     }
 
     /// Returns what is left.
-    ///
-    /// # Errors
-    /// It does not answer, or answers with an error.
     pub async fn drainz(&self) -> Result<Remaining> {
         self.remaining(Method::GET, "/drainz").await
     }
 
     /// The number of partitions that it owns.
-    ///
-    /// # Errors
-    /// Its metrics do not have it.
     pub async fn partitions(&self) -> Result<f64> {
         self.metric("sluice_gateway_partitions_owned").await
     }
 
-    /// The value of one of its metrics.
-    ///
-    /// # Errors
-    /// Its metrics do not have it.
     pub async fn metric(&self, name: &str) -> Result<f64> {
         let (_, text) = self.ask(Method::GET, "/metrics").await?;
         metric(&text, name).with_context(|| format!("there is no {name}"))
     }
 
-    /// Whether it reports that it is ready.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub async fn is_ready(&self) -> Result<bool> {
         Ok(self.unready().await?.is_none())
     }
 
     /// The reason why it is not ready; `None` if it is.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub async fn unready(&self) -> Result<Option<String>> {
         let (status, words) = self.ask(Method::GET, "/readyz").await?;
         Ok((status != 200).then_some(words))

@@ -64,17 +64,10 @@ pub trait Family: ValueEnum + Copy + 'static {
         json!({})
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// An expected state does not come, or a process or a server could not be controlled.
     async fn play(self, scene: &mut Scene<'_>) -> Result<Expected>;
 }
 
 /// Plays round `number` (from 0 on), and removes what it made.
-///
-/// # Errors
-/// The round could not be played to its end.
 pub async fn round(stage: &Stage, scenario: &Scenario, number: u32) -> Result<Round> {
     let mut scene = Scene::open(stage, &scenario.name, number, &scenario.change).await?;
     let played = match play(&mut scene, scenario.fault).await {

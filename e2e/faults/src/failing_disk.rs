@@ -27,14 +27,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// The library's source.
 const SOURCE: &str = include_str!("../disk_fails.c");
 
-/// The calls that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// To sync written data.
     Sync = 1,
-    /// To read.
     Read = 2,
-    /// To write.
     Write = 3,
 }
 
@@ -77,9 +74,6 @@ pub struct FailingDisk {
 
 impl FailingDisk {
     /// A working disk below `volume`, which must exist. Its files are below `folder`; their names begin with `name`.
-    ///
-    /// # Errors
-    /// A file cannot be written, or the compiler fails.
     pub fn make(folder: &Path, name: &str, volume: &Path) -> Result<FailingDisk> {
         let at = |end: &str| folder.join(format!("{name}-{end}"));
         let (source, library, switch) = (at("disk.c"), at("disk.so"), at("disk.fails"));
@@ -108,26 +102,17 @@ impl FailingDisk {
     }
 
     /// From now on, such calls fail; with `None`, none does.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn set(&self, fails: Option<Call>) -> Result<()> {
         self.write(FAILS_AT, fails.map_or(0, |call| call as i64))
     }
 
     /// From now on, such calls are held until this is called again; with `None`, none is.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn hold(&self, holds: Option<Hold>) -> Result<()> {
         self.write(HELD_AT, 0)?;
         self.write(HOLDS_AT, holds.map_or(0, |hold| hold as i64))
     }
 
     /// Waits until a call is held.
-    ///
-    /// # Errors
-    /// If none is within `patience`, or after Ctrl-C.
     pub async fn caught(&self, patience: Duration) -> Result<()> {
         let waited = async {
             while self.held()? == 0 {

@@ -28,7 +28,6 @@ use tokio::net::TcpStream;
 
 use super::kafka_wire::OFFSET_COMMIT;
 
-/// The version of the request.
 const VERSION: i16 = 7;
 
 /// The client id in the broker's log.
@@ -52,14 +51,10 @@ pub struct ForeignCommit {
     pub partition: i32,
     /// The next offset to read.
     pub offset: i64,
-    /// The metadata of the commit.
     pub metadata: Vec<u8>,
 }
 
 /// Sends these commits to the broker at `host:port`, the coordinator of the group.
-///
-/// # Errors
-/// It does not answer, or refuses one of them.
 pub async fn commit(broker: &str, group: &str, topic: &str, commits: &[ForeignCommit]) -> Result<()> {
     let frame = request(group, topic, commits)?;
     let answer = tokio::time::timeout(ANSWER_TIMEOUT, exchange(broker, &frame)).await;

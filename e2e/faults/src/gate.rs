@@ -37,7 +37,6 @@ enum Action<P, V> {
 
 /// A caught passage. Dropping it lets it pass.
 pub struct Caught<P, V> {
-    /// The passage.
     pub passage: P,
     decide: oneshot::Sender<V>,
 }
@@ -57,9 +56,6 @@ pub struct Trap<P, V> {
 
 impl<P, V> Trap<P, V> {
     /// Waits until something is caught.
-    ///
-    /// # Errors
-    /// If nothing was caught within `patience`, or after Ctrl-C.
     pub async fn caught(mut self, patience: Duration) -> Result<Caught<P, V>> {
         let waited = async {
             loop {

@@ -25,7 +25,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How long a killed process may take to end.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How it is started.
 #[derive(Clone, Debug)]
 pub struct Orders {
     pub program: PathBuf,
@@ -49,10 +48,6 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts it.
-    ///
-    /// # Errors
-    /// When the program cannot be started.
     pub fn start(orders: Orders) -> Result<Gateway> {
         let log = OpenOptions::new().create(true).append(true).open(&orders.log);
         let log = log.with_context(|| format!("open {}", orders.log.display()))?;
@@ -69,17 +64,14 @@ impl Gateway {
         Ok(Gateway { orders, child, sent: Vec::new() })
     }
 
-    /// How it was started.
     pub fn orders(&self) -> &Orders {
         &self.orders
     }
 
-    /// Its admin server.
     pub fn admin(&self) -> Admin {
         Admin::new(&self.orders.admin.address())
     }
 
-    /// The file of its log.
     pub fn log(&self) -> &Path {
         &self.orders.log
     }
@@ -100,10 +92,6 @@ impl Gateway {
         Some(values)
     }
 
-    /// Sends it a signal.
-    ///
-    /// # Errors
-    /// When it has ended, or the kernel refuses.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         // A child that was not waited for keeps its id, so the signal cannot reach another process.
         if let Some(status) = self.ended()? {
@@ -119,19 +107,13 @@ impl Gateway {
     }
 
     /// Kills it and waits until it has ended.
-    ///
-    /// # Errors
-    /// It has ended before, or does not end.
     pub async fn kill(&mut self) -> Result<()> {
         self.signal(Signal::KILL)?;
         self.end_within(KILL_PATIENCE).await.map(drop)
     }
 
-    /// Its exit status, if it has ended.
-    ///
-    /// # Errors
-    /// The kernel does not report it. Or a signal ended it that this harness did not send: the gateway aborted, or another program killed
-    /// it.
+    /// Its exit status, if it has ended. It is an error if a signal ended it that this harness did not send: the gateway aborted, or another
+    /// program killed it.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let status = self.child.try_wait().context("look for a gateway")?;
         if let Some(signal) = status.and_then(|status| status.signal()) {
@@ -142,9 +124,6 @@ impl Gateway {
     }
 
     /// Waits until it ends and returns its code, or 128 and the signal.
-    ///
-    /// # Errors
-    /// It does not end within `patience`.
     pub async fn end_within(&mut self, patience: Duration) -> Result<i32> {
         let log = self.orders.log.clone();
         let waited = tokio::time::timeout(patience, async {

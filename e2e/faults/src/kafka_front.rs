@@ -54,7 +54,6 @@ pub enum Leg {
 /// A request, or the answer to it.
 #[derive(Clone, Debug)]
 pub struct Passage {
-    /// The direction.
     pub leg: Leg,
     pub request: Request,
     /// Number of the broker, from 1 on.
@@ -82,7 +81,6 @@ struct Shared {
     way: watch::Receiver<Way>,
 }
 
-/// A listening front.
 pub struct KafkaFront {
     address: SocketAddr,
     way: watch::Sender<Way>,
@@ -93,9 +91,6 @@ pub struct KafkaFront {
 
 impl KafkaFront {
     /// Listens on a free port of this machine, so that the broker can advertise it. It does not accept connections yet.
-    ///
-    /// # Errors
-    /// When there is no port.
     pub async fn bind(broker: u32, gate: &Arc<Gate<Passage, Verdict>>) -> Result<KafkaFront> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("listen for a broker's front")?;
         let address = listener.local_addr().context("ask for the port of a broker's front")?;

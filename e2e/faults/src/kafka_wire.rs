@@ -53,12 +53,9 @@ const PLAN_IDS_BYTES: usize = 16 + 8;
 /// The parts of a request that a front reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which call it is.
     pub api: i16,
     pub version: i16,
-    /// Its correlation id.
     pub correlation: i32,
-    /// Its client id.
     pub client: String,
     /// What an `OffsetCommit` commits; empty for every other call.
     pub commits: Vec<Commit>,
@@ -71,14 +68,12 @@ pub struct Commit {
     pub partition: i32,
     /// The next offset to read.
     pub offset: i64,
-    /// The metadata of the commit.
     pub metadata: String,
 }
 
 /// The limits at which ranges of a partition end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rule {
-    /// The rule's version.
     pub version: u8,
     /// Bytes of messages.
     pub bytes: u64,

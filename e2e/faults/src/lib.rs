@@ -116,9 +116,6 @@ Exit codes:
   1  otherwise";
 
 /// Runs the scenarios and prints their results.
-///
-/// # Errors
-/// What failed, after stopping everything that the command started.
 pub fn run(args: &FaultsArgs) -> Result<ExitCode> {
     let mut chosen = chosen(&args.only);
     if let Some(part) = args.part {
@@ -179,7 +176,6 @@ fn chosen(only: &[String]) -> Vec<Scenario> {
     all.iter().filter(|scenario| wanted(&scenario.name)).cloned().collect()
 }
 
-/// A part of the scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     /// From 1.

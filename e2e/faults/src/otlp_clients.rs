@@ -120,9 +120,6 @@ impl Clients {
     }
 
     /// Ends the clients once their requests are answered, and returns what was accepted.
-    ///
-    /// # Errors
-    /// A client got an answer that is neither a success nor a request to retry.
     pub async fn stop(mut self) -> Result<Sent> {
         self.stop.send_replace(true);
         let mut all = Sent::default();

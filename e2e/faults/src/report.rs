@@ -47,7 +47,6 @@ pub struct Round {
     pub doubled_expected: u64,
     /// Seconds from the end of the fault, or from the kill, to the first insert after it.
     pub recovery_s: Option<f64>,
-    /// Other measurements.
     pub measures: Vec<(&'static str, f64)>,
     /// Exit codes of gateways that no scenario ended, and that were restarted.
     pub ends: Vec<i32>,
@@ -101,7 +100,6 @@ impl Round {
 /// How all rounds of a scenario went.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// The scenario.
     pub name: String,
     /// Rounds that were counted.
     pub rounds: u32,
@@ -151,7 +149,6 @@ impl Outcome {
     }
 }
 
-/// All outcomes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// In the order in which they ended.
@@ -173,9 +170,6 @@ impl Report {
     }
 
     /// Writes the report until now to a file, as JSON.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn write(&self, file: &Path) -> Result<()> {
         let text = serde_json::to_string(self).context("write the outcomes as JSON")?;
         std::fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))

@@ -74,9 +74,6 @@ pub struct Stage {
 
 impl Stage {
     /// The gateway with the previous version's size rule. cargo puts it among the examples beside the program.
-    ///
-    /// # Errors
-    /// When it is not there.
     pub fn former_program(&self) -> Result<PathBuf> {
         let former = self.program.with_file_name("examples").join(FORMER);
         ensure!(
@@ -101,7 +98,6 @@ pub struct Expected {
     pub ends: Ends,
     /// Seconds from the end of the fault, or from the kill, to the first insert after it.
     pub recovery_s: Option<f64>,
-    /// Other measurements.
     pub measures: Vec<(&'static str, f64)>,
 }
 
@@ -111,7 +107,6 @@ pub struct Scene<'a> {
     pub stage: &'a Stage,
     pub topic: Topic,
     pub producer: Producer,
-    /// Database of the table.
     pub database: Database,
     /// Number of the round, from 0 on.
     pub round: u32,
@@ -146,9 +141,6 @@ impl Member {
 
 impl<'a> Scene<'a> {
     /// Makes topic, table and config; `change` is merged over the config. If that has `source.otlp`, the topic stays empty.
-    ///
-    /// # Errors
-    /// When a server refuses.
     pub async fn open(stage: &'a Stage, name: &str, round: u32, change: &Value) -> Result<Scene<'a>> {
         let servers = &stage.servers;
         let run = Run::fresh();
@@ -209,34 +201,22 @@ impl<'a> Scene<'a> {
     }
 
     /// Changes the config of gateways that are started from now on.
-    ///
-    /// # Errors
-    /// When the config cannot be written.
     pub fn reconfigure(&self, change: &Value) -> Result<()> {
         copy_config(&self.config, &self.config, change)
     }
 
     /// Changes the config of a gateway from its next start on.
-    ///
-    /// # Errors
-    /// When its config cannot be written.
     pub fn reconfigure_gateway(&self, number: usize, change: &Value) -> Result<()> {
         let config = &self.members[number].gateway.orders().config;
         copy_config(config, config, change)
     }
 
     /// Starts a gateway and keeps it running; with a member name it is a static member. Returns its number.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn start_gateway(&mut self, member: Option<&str>) -> Result<usize> {
         self.start_gateway_with(member, Vec::new())
     }
 
     /// As [`Self::start_gateway`], with more environment variables.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn start_gateway_with(
         &mut self,
         member: Option<&str>,
@@ -247,9 +227,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Starts another program as a dynamic member and keeps it running. Returns its number.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn start_program(&mut self, program: PathBuf) -> Result<usize> {
         let orders = self.orders(None, Vec::new())?;
         self.begin(Orders { program, ..orders })
@@ -287,23 +264,16 @@ impl<'a> Scene<'a> {
     }
 
     /// Mounts a file system of this many KiB on that folder, until the round ends.
-    ///
-    /// # Errors
-    /// When this user may not mount.
     pub fn mount_volume(&mut self, number: usize, kib: u32) -> Result<()> {
         self.small_volume = Some(SmallVolume::mount(&self.volume(number), kib)?);
         Ok(())
     }
 
-    /// A gateway by its number.
     pub fn gateway(&mut self, number: usize) -> &mut Gateway {
         &mut self.members[number].gateway
     }
 
     /// Kills a gateway, and restarts it as the same member.
-    ///
-    /// # Errors
-    /// It has ended before, or cannot be started.
     pub async fn restart(&mut self, number: usize) -> Result<()> {
         self.gateway(number).kill().await?;
         let member = self.gateway(number).orders().member.clone();
@@ -311,9 +281,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Restarts a killed gateway, as the same member or as another.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn start_again(&mut self, number: usize, member: Option<&str>) -> Result<()> {
         let found = &mut self.members[number];
         let member = member.map(str::to_owned);
@@ -323,18 +290,12 @@ impl<'a> Scene<'a> {
     }
 
     /// The letters of its dead-letter topic, read with the config of a gateway.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub async fn letters(&mut self) -> Result<Letters> {
         let config = self.gateway(0).orders().config.clone();
         Letters::of(&self.topic, &self.stage.program, &config).await
     }
 
     /// Marks an ended gateway as retired: it is not restarted, and the end of the round does not check it.
-    ///
-    /// # Errors
-    /// When the kernel cannot say that it has.
     pub fn retire(&mut self, number: usize) -> Result<()> {
         let member = &mut self.members[number];
         ensure!(member.gateway.ended()?.is_some(), "gateway {number} has not ended");
@@ -343,26 +304,17 @@ impl<'a> Scene<'a> {
     }
 
     /// Number of messages that the group has committed.
-    ///
-    /// # Errors
-    /// When the broker does not say.
     pub async fn committed_messages(&self) -> Result<i64> {
         let all: i64 = self.topic.watermarks().await?.iter().map(|marks| marks.high).sum();
         Ok(all - self.topic.lag(&self.group).await?.messages)
     }
 
     /// Offsets that the group has committed, by partition.
-    ///
-    /// # Errors
-    /// When the broker does not say.
     pub async fn committed(&self) -> Result<BTreeMap<i32, i64>> {
         Ok(self.topic.committed(&self.group).await?.into_iter().collect())
     }
 
     /// The commits of the group, by partition, with their plans.
-    ///
-    /// # Errors
-    /// When the broker does not say.
     pub async fn plans(&self) -> Result<Vec<Commit>> {
         let topic = self.topic.name();
         let committed = self.topic.committed_with_metadata(&self.group).await?.into_iter();
@@ -372,18 +324,12 @@ impl<'a> Scene<'a> {
     }
 
     /// Commits offsets for the group, as a client outside the group. The group must have no member.
-    ///
-    /// # Errors
-    /// When the broker does not take them.
     pub async fn commit_as_other(&self, commits: &[ForeignCommit]) -> Result<()> {
         let broker = self.stage.servers.kafka();
         foreign_commit::commit(&broker, &self.group, self.topic.name(), commits).await
     }
 
     /// Ends the load, waits until everything is inserted and accounted for, ends the gateways and counts.
-    ///
-    /// # Errors
-    /// When it cannot be counted.
     pub async fn settle(&mut self, expected: &Expected) -> Result<Round> {
         let began = Instant::now();
         let sent = self.stop_load().await?.clone();
@@ -437,9 +383,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Ends what runs and removes topic, group and database.
-    ///
-    /// # Errors
-    /// The first of what could not be removed.
     pub async fn close(mut self) -> Result<()> {
         self.members.clear();
         self.load = None;
@@ -455,9 +398,6 @@ impl<'a> Scene<'a> {
 }
 
 /// Writes a config to another file, or to the same, with this change.
-///
-/// # Errors
-/// When a file cannot be read or written.
 pub fn copy_config(from: &Path, to: &Path, change: &Value) -> Result<()> {
     let text = std::fs::read_to_string(from).context("read the config")?;
     let usual: Value = serde_json::from_str(&text).context("read the config as JSON")?;

@@ -20,7 +20,6 @@ use e2e_stack::say;
 /// The view on the first server with the rows of both.
 pub const ALL_SHARDS: &str = "all_shards";
 
-/// The second server.
 pub struct SecondShard {
     folder: PathBuf,
     clickhouse: ClickHouse,
@@ -35,9 +34,6 @@ pub struct SecondShard {
 
 impl SecondShard {
     /// Starts it below `folder` and waits until it answers.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub async fn start(folder: &Path) -> Result<SecondShard> {
         let paths = Paths::from_environment()?;
         let ports = Port::hold_all()?;
@@ -54,18 +50,11 @@ impl SecondShard {
         Ok(shard)
     }
 
-    /// Kills it.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub async fn kill(&self) -> Result<()> {
         kill_server(&self.clickhouse).await
     }
 
     /// Starts it, and waits until it answers.
-    ///
-    /// # Errors
-    /// When it does not.
     pub async fn begin(&self) -> Result<()> {
         start_server(self.clickhouse.clone()).await
     }
@@ -85,10 +74,6 @@ impl SecondShard {
         format!("remote('{}', '{database}', '{TABLE}')", self.native)
     }
 
-    /// Rows in its table.
-    ///
-    /// # Errors
-    /// When it does not say.
     pub async fn rows(&self, database: &str) -> Result<u64> {
         self.server.count(&format!("SELECT count() FROM `{database}`.`{TABLE}`")).await
     }

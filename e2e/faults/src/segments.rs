@@ -40,7 +40,6 @@ pub struct Left {
     /// Its place in the segment.
     pub ordinal: u32,
     pub partition: i32,
-    /// Its first offset.
     pub first: i64,
     /// One past its last offset.
     pub next: i64,
@@ -64,9 +63,6 @@ pub enum Part {
 }
 
 /// The blocks that are not settled, in the order in which they were appended.
-///
-/// # Errors
-/// When a file cannot be read.
 pub fn left(volume: &Path) -> Result<Vec<Left>> {
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in fs::read_dir(volume).with_context(|| format!("look into {}", volume.display()))? {
@@ -118,9 +114,6 @@ fn of_segment(file: &Path, bytes: &[u8]) -> Vec<Left> {
 }
 
 /// The committed offset of a log of `source.otlp`, by its folder.
-///
-/// # Errors
-/// When the file cannot be read, or has no commit.
 pub fn committed(log: &Path) -> Result<i64> {
     let file = log.join(OFFSETS_FILE);
     let bytes = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
@@ -137,9 +130,6 @@ fn array<const N: usize>(header: &[u8], at: usize) -> [u8; N] {
 
 impl Left {
     /// Flips a bit in the middle of a part of the block.
-    ///
-    /// # Errors
-    /// When its file cannot be written.
     pub fn flip(&self, part: Part) -> Result<()> {
         let at = match part {
             Part::Body => self.at + HEADER_BYTES as u64 + self.body_bytes / 2,
@@ -154,17 +144,11 @@ impl Left {
     }
 
     /// Cuts its file off in the middle of the block.
-    ///
-    /// # Errors
-    /// When its file cannot be cut.
     pub fn cut(&self) -> Result<()> {
         self.open()?.set_len(self.middle()).with_context(|| self.action("cut"))
     }
 
     /// Writes zeros from the middle of the block to the end of its file, like pages that a crash kept from the disk.
-    ///
-    /// # Errors
-    /// When its file cannot be written.
     pub fn tear(&self) -> Result<()> {
         let file = self.open()?;
         let end = file.metadata().with_context(|| self.action("look at"))?.len();
@@ -174,9 +158,6 @@ impl Left {
     }
 
     /// Appends these bytes to its file.
-    ///
-    /// # Errors
-    /// When its file cannot be written.
     pub fn follow_with(&self, bytes: &[u8]) -> Result<()> {
         let file = self.open()?;
         let end = file.metadata().with_context(|| self.action("look at"))?.len();
@@ -184,9 +165,6 @@ impl Left {
     }
 
     /// Appends the first half of the block to its file once more.
-    ///
-    /// # Errors
-    /// When its file cannot be read or written.
     pub fn repeat_half(&self) -> Result<()> {
         let mut half = vec![0; usize::try_from(self.middle() - self.at)?];
         self.open()?.read_exact_at(&mut half, self.at).with_context(|| self.action("read"))?;

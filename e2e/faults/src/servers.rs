@@ -27,7 +27,6 @@ use e2e_stack::say;
 /// A second address of the loopback interface, in place of the pods' bridge, which need not exist here.
 pub(super) const SECOND_HOST: &str = "127.0.0.2";
 
-/// The servers, running.
 pub struct Servers {
     folder: PathBuf,
     brokers: Vec<Broker>,
@@ -41,7 +40,6 @@ pub struct Servers {
     pub server: Server,
 }
 
-/// One broker and its front.
 struct Broker {
     kafka: Kafka,
     front: KafkaFront,
@@ -50,9 +48,6 @@ struct Broker {
 
 impl Servers {
     /// Starts so many brokers and a ClickHouse below `folder`, and waits until all of them answer.
-    ///
-    /// # Errors
-    /// What cannot be installed or started; by then what was started is stopped.
     pub async fn start(folder: &Path, brokers: u32) -> Result<Servers> {
         let paths = Paths::from_environment()?;
         install(&paths).await?;
@@ -97,7 +92,6 @@ impl Servers {
         hosts.join(",")
     }
 
-    /// How many brokers there are.
     pub fn brokers(&self) -> i32 {
         i32::try_from(self.brokers.len()).unwrap_or(i32::MAX)
     }
@@ -118,18 +112,12 @@ impl Servers {
     }
 
     /// Kills a broker, by its number from 1 on.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub async fn kill_broker(&self, number: u32) -> Result<()> {
         let kafka = self.broker(number)?.kafka.clone();
         blocking(move || kafka.stop(Signal::KILL)).await
     }
 
     /// Starts a broker that was killed, and waits until it answers.
-    ///
-    /// # Errors
-    /// When it does not.
     pub async fn start_broker(&self, number: u32) -> Result<()> {
         let kafka = self.broker(number)?.kafka.clone();
         blocking(move || kafka.start()).await?;
@@ -148,26 +136,16 @@ impl Servers {
             .with_context(|| format!("there is no broker {number}"))
     }
 
-    /// Kills ClickHouse.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub async fn kill_clickhouse(&self) -> Result<()> {
         kill_server(&self.clickhouse).await
     }
 
     /// Starts ClickHouse and waits until it answers.
-    ///
-    /// # Errors
-    /// When it does not.
     pub async fn start_clickhouse(&self) -> Result<()> {
         start_server(self.clickhouse.clone()).await
     }
 
     /// As [`Self::start_clickhouse`], in another time zone than this machine's.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub async fn start_clickhouse_in(&self, zone: &str) -> Result<()> {
         start_server(self.clickhouse.clone().in_zone(zone)).await
     }
@@ -229,7 +207,6 @@ async fn lay_brokers(
     Ok(brokers)
 }
 
-/// The listeners of a ClickHouse with these ports.
 pub(super) fn listeners(http: &Port, native: &Port) -> Listeners {
     Listeners { pods_host: SECOND_HOST.to_owned(), http_port: http.number(), native_port: native.number() }
 }
@@ -243,7 +220,6 @@ pub(super) async fn start_server(server: ClickHouse) -> Result<()> {
     .await
 }
 
-/// Kills a ClickHouse.
 pub(super) async fn kill_server(server: &ClickHouse) -> Result<()> {
     let server = server.clone();
     blocking(move || server.stop(Signal::KILL)).await

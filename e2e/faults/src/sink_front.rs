@@ -51,7 +51,6 @@ pub enum Leg {
 /// An INSERT at one of the steps.
 #[derive(Clone, Debug)]
 pub struct Passage {
-    /// The step.
     pub leg: Leg,
     /// Rows that the server has written; 0 before the answer, and for a refusal.
     pub written_rows: u64,
@@ -77,11 +76,9 @@ pub enum Verdict {
 /// An answer that is not the server's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// HTTP status.
     pub status: u16,
     /// ClickHouse's code of an exception; none for an answer of a proxy.
     pub code: Option<u32>,
-    /// The body.
     pub text: String,
 }
 
@@ -104,7 +101,6 @@ impl Answer {
 /// Inserts for which the gateway got a success.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stored {
-    /// How many.
     pub inserts: u64,
     /// When the last such answer was sent.
     pub last: Option<Instant>,
@@ -117,7 +113,6 @@ struct Shared {
     stored: watch::Sender<Stored>,
 }
 
-/// A front that listens.
 pub struct SinkFront {
     address: SocketAddr,
     upstream: String,
@@ -129,17 +124,11 @@ pub struct SinkFront {
 
 impl SinkFront {
     /// Listens on a free port of this machine, in front of the server at `upstream` (`host:port`).
-    ///
-    /// # Errors
-    /// When there is no port.
     pub async fn start(upstream: &str) -> Result<SinkFront> {
         SinkFront::start_on("127.0.0.1", upstream).await
     }
 
     /// Listens on a free port of this address of the machine, such as one that pods reach.
-    ///
-    /// # Errors
-    /// When there is no port, or no such address.
     pub async fn start_on(host: &str, upstream: &str) -> Result<SinkFront> {
         let listener = TcpListener::bind((host, 0)).await.context("listen for the sink's front")?;
         let address = listener.local_addr().context("ask for the port of the sink's front")?;
@@ -157,9 +146,6 @@ impl SinkFront {
     }
 
     /// Another one in front of the same server.
-    ///
-    /// # Errors
-    /// When there is no port.
     pub async fn beside(&self) -> Result<SinkFront> {
         SinkFront::start(&self.upstream).await
     }
@@ -168,7 +154,6 @@ impl SinkFront {
         format!("http://{}", self.address)
     }
 
-    /// The gate of its steps.
     pub fn gate(&self) -> &Gate<Passage, Verdict> {
         &self.gate
     }

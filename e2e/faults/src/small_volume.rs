@@ -17,9 +17,6 @@ pub struct SmallVolume {
 
 impl SmallVolume {
     /// Mounts one of so many KiB.
-    ///
-    /// # Errors
-    /// When this user may not mount.
     pub fn mount(place: &Path, kib: u32) -> Result<SmallVolume> {
         std::fs::create_dir_all(place).with_context(|| format!("create {}", place.display()))?;
         let mut command = Command::new("mount");

@@ -24,9 +24,6 @@ pub struct WallClock {
 
 impl WallClock {
     /// A correct clock. Its files are below `folder`; their names begin with `name`.
-    ///
-    /// # Errors
-    /// A file cannot be written, or the compiler fails.
     pub fn make(folder: &Path, name: &str) -> Result<WallClock> {
         let at = |end: &str| folder.join(format!("{name}-{end}"));
         let (source, library, jump) = (at("clock.c"), at("clock.so"), at("clock.jump"));
@@ -50,9 +47,6 @@ impl WallClock {
     }
 
     /// Sets the clock this many seconds ahead of the right time, or behind if negative.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn set(&self, seconds: i64) -> Result<()> {
         // In place, because gateways have the file mapped.
         self.file

@@ -33,7 +33,6 @@ const OLD_ANSWER: f64 = 0.25;
 /// The start must be later than the Unix epoch: otherwise moments are smaller than windows.
 const BEGIN_MILLISECONDS: u64 = 1_000_000_000;
 
-/// What one turn did.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Turn {
     /// Messages a second that arrived.
@@ -288,7 +287,6 @@ impl Plant {
         samples.workload = workload;
     }
 
-    /// The moment of the turn.
     pub fn now(&self) -> Moment {
         Moment(BEGIN_MILLISECONDS + self.turns * TURN_MILLISECONDS)
     }

@@ -40,7 +40,6 @@ const SLOW_DISK: f64 = 300.0;
 /// the decision counts it: that goes by what gateways append, and only by gateways that are still there.
 const REFUSED_SHARE: f64 = 0.02;
 const REFUSED_TURNS: usize = 12;
-/// Bytes of a request.
 const REQUEST_BYTES: u64 = 900;
 
 /// Seeds of each day.
@@ -58,11 +57,9 @@ enum Trouble {
     Nothing,
     /// The second gateway inserts nothing from its logs.
     LogStands,
-    /// The disk of each gateway is slow.
     SlowDisk,
 }
 
-/// The result of a day.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Day {
     rescales: u32,

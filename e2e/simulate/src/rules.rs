@@ -18,7 +18,6 @@ use super::plant::{Plant, TURN_SECONDS, Turn};
 
 pub use ours::{Ours, Tuning};
 
-/// Who decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Name {
     /// `decide` of the operator

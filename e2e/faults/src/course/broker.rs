@@ -53,7 +53,6 @@ const SECONDS_LEFT: &str = "sluice_gateway_retention_seconds_left";
 /// The gateway's metric of partitions that began without knowing what was in flight.
 const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";
 
-/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Broker {
     /// SIGKILL of the broker, and a start

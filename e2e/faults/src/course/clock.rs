@@ -13,10 +13,6 @@ use crate::wall_clock::WallClock;
 /// Seconds that it jumps by, in turn.
 const JUMPS: [i64; 2] = [3_600, -3_600];
 
-/// Plays it.
-///
-/// # Errors
-/// An expected state does not come, or a process could not be controlled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     let clock = WallClock::make(&scene.stage.folder, &format!("jump-{}", scene.round))?;
     scene.start_gateway_with(Some("gateway-0"), clock.environment())?;

@@ -30,7 +30,6 @@ const RESTARTS: u32 = 2;
 /// The end of a statement that gives the links' attributes another type.
 const LINKS_AS_MAP: &str = "Array(Map(LowCardinality(String), String))";
 
-/// The changes of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(clippy::doc_markdown, reason = "`--list` prints it as it is")]
 pub enum Columns {

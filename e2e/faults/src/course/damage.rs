@@ -26,7 +26,6 @@ const BLOCKS: f64 = 40.0;
 /// Blocks with a flipped bit whose messages no gateway reads again.
 const FLIPPED: usize = 3;
 
-/// The kinds of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(clippy::doc_markdown, reason = "`--list` prints it as it is")]
 pub enum Damage {

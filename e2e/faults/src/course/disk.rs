@@ -20,7 +20,6 @@ const EXIT_FAILED: i32 = 1;
 /// What it logs then.
 pub(super) const SAYS_FAILED: &str = "the queue volume has failed";
 
-/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(clippy::doc_markdown, reason = "`--list` prints it as it is")]
 pub enum Disk {

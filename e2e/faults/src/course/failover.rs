@@ -18,10 +18,6 @@ const LEGS: [Leg; 3] = [Leg::Answered, Leg::Middle, Leg::Head];
 /// Inserts by the other endpoint that show that all inserts go there.
 const INSERTS_OF_OTHER: u64 = 24;
 
-/// Plays it.
-///
-/// # Errors
-/// When what is waited for does not come.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     let other = scene.stage.servers.sink.beside().await?;
     let endpoints = [scene.stage.servers.sink.url(), other.url()];

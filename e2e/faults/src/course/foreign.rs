@@ -29,10 +29,6 @@ fn metadata(plan: &str) -> [Vec<u8>; FOREIGN as usize] {
     ["é".as_bytes().to_vec(), vec![0xff, 0xfe, 0x80], half.to_vec(), Vec::new()]
 }
 
-/// Plays it.
-///
-/// # Errors
-/// If an expected state does not come, or other partitions start anew than those that another client committed.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     // A static member would stay in the group, and then the group takes no commits of others.
     scene.start_under_load(None).await?;

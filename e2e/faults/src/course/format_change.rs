@@ -37,10 +37,6 @@ async fn both_formats(scene: &Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Plays it.
-///
-/// # Errors
-/// When the step was not seen, or a process could not be handled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     let [mut before, mut after] = FORMATS;
     if !scene.round.is_multiple_of(2) {

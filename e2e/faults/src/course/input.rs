@@ -39,7 +39,6 @@ const TABLE_FITS: &str = "sluice_gateway_table_fits";
 /// What the gateway logs when they are not.
 const SAYS_UNFIT: &str = "rows wait: ";
 
-/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Input {
     /// garbage, truncated, hostile, empty and null messages in every partition; exactly one dead letter for each

@@ -105,9 +105,6 @@ impl Family for Step {
 }
 
 /// Kills gateway 0 at a step, another one each round, and returns when.
-///
-/// # Errors
-/// The step was not seen, or the process could not be controlled.
 pub(super) async fn at(scene: &mut Scene<'_>, step: Step) -> Result<Instant> {
     let caught = step.trap(scene, scene.round % SKIPS).caught().await?;
     scene.gateway(0).kill().await?;
@@ -143,13 +140,11 @@ fn count_down(left: &mut u32) -> bool {
     over
 }
 
-/// A trap for a step.
 pub(super) enum Trap {
     Kafka(gate::Trap<kafka_front::Passage, kafka_front::Verdict>),
     Sink(gate::Trap<sink_front::Passage, sink_front::Verdict>),
 }
 
-/// What a trap has caught.
 pub(super) enum Caught {
     Kafka(gate::Caught<kafka_front::Passage, kafka_front::Verdict>),
     Sink(gate::Caught<sink_front::Passage, sink_front::Verdict>),

@@ -44,7 +44,6 @@ const CHANGES: u32 = 6;
 /// Spans while the sink or the broker is unreachable.
 const SPANS_GONE: u64 = 10_000;
 
-/// The ways to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Leave {
     /// one of two static members gets a drain and a resume request, also in the middle of the drain

@@ -33,7 +33,6 @@ pub(super) const PARTITIONS_OWNED: &str = "sluice_gateway_partitions_owned";
 /// The gateway's metric of rows that may be there twice.
 pub(super) const MAY_BE_DOUBLED: &str = "sluice_gateway_possible_duplicate_rows_total";
 
-/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(clippy::doc_markdown, reason = "`--list` prints it as it is")]
 pub enum OnlyCopy {

@@ -36,7 +36,6 @@ use full::Room;
 /// The memory limit that `gateway/SOURCE_OTLP.md` names for two workers.
 const MEMORY: &str = "256MiB";
 
-/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Otlp {
     /// source.otlp; SIGKILL eight times, at any moment

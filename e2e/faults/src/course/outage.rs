@@ -25,7 +25,6 @@ const FAILED_IN_DOUBT: &str = "sluice_gateway_insert_failures_total{class=\"in_d
 /// How long a gateway may take to report how much it has read.
 const SAY_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The long outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LongOutage {
     /// ClickHouse is unreachable for ten minutes (--outage-s) under a continuous load of 20,000 spans a second

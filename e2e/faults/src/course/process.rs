@@ -45,7 +45,6 @@ const SAYS_FENCED: [&str; 3] = [
     "Static consumer fenced by other consumer with same group.instance.id",
 ];
 
-/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Process {
     /// SIGSTOP for two seconds, shorter than the session timeout

@@ -13,7 +13,6 @@ use crate::kafka_front::Leg;
 use crate::kafka_wire::CONSUMER_GROUP_HEARTBEAT;
 use crate::scene::{Expected, PATIENCE, Scene};
 
-/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
     /// SIGKILL at a step of a range.

@@ -28,7 +28,6 @@ const SPANS_REFUSED: u64 = 25_000;
 /// sends one block at a time and doubles its waits from half a second. If each block retried alone, the ratio would be several times 1.
 const TRIES_OF_INSERTS_MAX: f64 = 0.5;
 
-/// The answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Refusal {
     /// inserts are refused with 241, memory limit: the gateway sends less often

@@ -54,7 +54,6 @@ const SETTLE_PATIENCE: Duration = Duration::from_mins(6);
 /// How long the dead-letter topic may take to be read.
 const READ_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Rows {
     /// a constraint refuses one span of 6,007: these become dead letters, all others are inserted

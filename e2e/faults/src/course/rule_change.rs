@@ -70,7 +70,6 @@ const UNKNOWN: [&str; 3] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleChange {
     Settings,
-    /// The version of the rule.
     Versions,
 }
 
@@ -83,7 +82,6 @@ impl RuleChange {
         }}}})
     }
 
-    /// The rule of a gateway.
     fn rule(self, number: usize) -> Rule {
         match self {
             RuleChange::Settings => {
@@ -113,10 +111,6 @@ impl RuleChange {
         scene.start_program(program).map(drop)
     }
 
-    /// Plays it.
-    ///
-    /// # Errors
-    /// When what is waited for does not come, or a process could not be handled.
     pub async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         for number in 0..GATEWAYS {
             self.start(scene, number)?;

@@ -32,7 +32,6 @@ pub(super) const AT_LEAST_ONCE: &str =
 /// What a gateway logs if a deduplication window is too short to rely on.
 const SAYS_SHORT: &str = "reasons=\"window_short\"";
 
-/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Server {
     /// SIGKILL of ClickHouse when it has half of an INSERT

@@ -11,17 +11,12 @@ use super::volume::as_real;
 use crate::scene::{Expected, SPANS_AFTER, Scene};
 use crate::second_shard::ALL_SHARDS;
 
-/// The restarted member.
 const MEMBER: &str = "gateway-0";
 
 /// The gateway's series that is 1 while blocks may also be on another server.
 const AT_LEAST_ONCE: &str =
     "sluice_gateway_delivery_guarantee{guarantee=\"at_least_once\",reason=\"destination_changed\"}";
 
-/// Plays it.
-///
-/// # Errors
-/// The step was not seen, the gateway did not report it, or a process could not be controlled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.open_second_shard().await?;
     scene.start_under_load(Some(MEMBER)).await?;

@@ -9,13 +9,8 @@ use anyhow::{Result, ensure};
 use super::kill::{self, Step};
 use crate::scene::{Expected, Scene};
 
-/// The restarted member.
 const MEMBER: &str = "gateway-0";
 
-/// Plays it.
-///
-/// # Errors
-/// When the step was not seen, or a process could not be handled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.open_second_shard().await?;
     scene.start_under_load(Some(MEMBER)).await?;

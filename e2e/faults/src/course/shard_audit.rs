@@ -32,10 +32,6 @@ const FOUND: i32 = 65;
 /// Its exit code if a server does not answer.
 const UNAVAILABLE: i32 = 69;
 
-/// Plays it.
-///
-/// # Errors
-/// An audit reports something wrong, or a server could not be controlled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.open_second_shard().await?;
     scene.write_to_both_shards()?;

@@ -52,7 +52,6 @@ const STANDS_STILL: Duration = Duration::from_secs(3);
 /// How long a volume and the memory may take to fill.
 const FILL_PATIENCE: Duration = Duration::from_mins(4);
 
-/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Spooled {
     /// SIGKILL, and the volume is lost; Kafka has everything

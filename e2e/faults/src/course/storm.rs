@@ -37,10 +37,6 @@ pub(super) enum Storm {
     Mixed,
 }
 
-/// Plays it.
-///
-/// # Errors
-/// When a letter is missing, or in the wrong place, or what is waited for does not come.
 pub(super) async fn play(scene: &mut Scene<'_>, storm: Storm) -> Result<Expected> {
     let places = if storm == Storm::Mixed {
         scene.start_load();

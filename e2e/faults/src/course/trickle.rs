@@ -52,7 +52,6 @@ const FRESHNESS_P99_MAX_S: f64 = 5.0;
 /// The same with many partitions. Measured: 24 s; chosen: a quarter above.
 const FRESHNESS_P99_MAX_S_MANY: f64 = 30.0;
 
-/// The cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Trickle {
     /// ten spans a second in each of 8 partitions: inserts per second, and freshness of rows

@@ -8,10 +8,6 @@ use crate::kafka_front::{Leg, Passage, Verdict};
 use crate::kafka_wire::METADATA;
 use crate::scene::{Expected, Scene};
 
-/// Plays it.
-///
-/// # Errors
-/// When what is waited for does not come, or a process could not be handled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     let gate = scene.stage.servers.kafka_gate();
     let answers = |passage: &Passage| passage.leg == Leg::Answered && passage.request.api == METADATA;

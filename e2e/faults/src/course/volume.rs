@@ -50,7 +50,6 @@ pub(super) const SPANS_READ: &str = "sluice_gateway_spans_total";
 /// The gateway's metric of blocks on its volume.
 pub(crate) const SPOOL_BLOCKS: &str = "sluice_gateway_spool_blocks";
 
-/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(clippy::doc_markdown, reason = "`--list` prints it as it is")]
 pub enum Volume {

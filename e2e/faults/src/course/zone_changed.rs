@@ -27,10 +27,6 @@ pub fn change() -> Value {
     json!({"sink": {"clickhouse": {"insert": {"concurrency": 1}}}})
 }
 
-/// Plays it.
-///
-/// # Errors
-/// When what is waited for does not come, or the server could not be handled.
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     divide_by_the_servers_days(scene).await?;
     scene.start_under_load(Some("gateway-0")).await?;

@@ -24,9 +24,6 @@ const REST_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Scene<'_> {
     /// Waits until a gateway reports ranges in doubt and the age of the oldest, or none.
-    ///
-    /// # Errors
-    /// When it does not within [`PATIENCE`].
     pub async fn wait_doubt(&mut self, number: usize, wanted: bool) -> Result<()> {
         let what = if wanted { "ranges in doubt" } else { "no range in doubt" };
         self.wait(what, PATIENCE, async |scene| {
@@ -44,9 +41,6 @@ impl Scene<'_> {
 
     /// Waits until no gateway has a block on its volume: with `commit: AfterEnqueue`, only the volume may have committed rows. A gateway
     /// without a volume has none, and the course has already checked a retired one. With `source.otlp`, gateways are drained.
-    ///
-    /// # Errors
-    /// The first gateway that has some after [`DRAIN_PATIENCE`].
     pub(super) async fn wait_volumes_empty(&mut self) -> Result<()> {
         for number in 0..self.members.len() {
             if self.members[number].is_retired {
@@ -78,9 +72,6 @@ impl Scene<'_> {
     }
 
     /// Waits until every gateway reports that no row is missing and none is in doubt. A retired gateway has ended and reports nothing.
-    ///
-    /// # Errors
-    /// The first gateway and metric that is not 0 within [`REST_PATIENCE`], and its value.
     pub(super) async fn wait_at_rest(&mut self) -> Result<()> {
         for number in 0..self.members.len() {
             if self.members[number].is_retired {

@@ -20,7 +20,6 @@ pub const SPANS_AFTER: u64 = 12_000;
 
 /// Spans on their way to gateways.
 pub(super) enum Feeding {
-    /// Through Kafka.
     Kafka(Load),
     /// From clients to the gateway itself.
     Otlp(Clients),
@@ -72,10 +71,6 @@ impl Scene<'_> {
         });
     }
 
-    /// The clients that send now.
-    ///
-    /// # Errors
-    /// When none do.
     pub fn clients(&self) -> Result<&Clients> {
         match &self.load {
             Some(Feeding::Otlp(clients)) => Ok(clients),
@@ -84,9 +79,6 @@ impl Scene<'_> {
     }
 
     /// Where gateways with `source.otlp` accept requests (`host:port`).
-    ///
-    /// # Errors
-    /// When they have `source.kafka`.
     pub fn otlp_address(&self) -> Result<String> {
         Ok(self.otlp.as_ref().context("gateways have no source.otlp")?.address())
     }
@@ -103,18 +95,12 @@ impl Scene<'_> {
     }
 
     /// Produces this many spans at once and waits until all are acknowledged.
-    ///
-    /// # Errors
-    /// When the broker does not take them.
     pub async fn produce(&mut self, spans: u64) -> Result<()> {
         let feed = Feed { spans_per_second: None, ..self.feed(Encoding::OtlpProto) };
         self.produce_as(&feed, spans).await
     }
 
     /// As [`Self::produce`], from this feed.
-    ///
-    /// # Errors
-    /// When the broker does not take them.
     pub async fn produce_as(&mut self, feed: &Feed, spans: u64) -> Result<()> {
         let first = self.next_number();
         let sent = self.producer.produce(feed, first..first + spans).await?;
@@ -123,9 +109,6 @@ impl Scene<'_> {
     }
 
     /// Makes a new producer of the same run: the old one has the topic's former partitions in memory.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub fn renew_producer(&mut self) -> Result<()> {
         let run = self.producer.run();
         self.producer = Producer::new(&self.stage.servers.kafka(), Compression::default(), run)?;
@@ -150,10 +133,7 @@ impl Scene<'_> {
         self.sent = std::mem::take(&mut self.sent).and(sent);
     }
 
-    /// Ends the load and says what was taken so far.
-    ///
-    /// # Errors
-    /// When the producer failed, or a client got an answer that no gateway should give.
+    /// Ends the load and says what was taken so far. It is an error if a client got an answer that no gateway should give.
     pub async fn stop_load(&mut self) -> Result<&Sent> {
         if let Some(load) = self.load.take() {
             let sent = load.stop().await?;

@@ -11,9 +11,6 @@ use e2e_fixtures::gateway;
 
 impl Scene<'_> {
     /// Starts a second ClickHouse with the same table; from now on the rows of both are counted.
-    ///
-    /// # Errors
-    /// When it cannot be started, or refuses.
     pub async fn open_second_shard(&mut self) -> Result<()> {
         let shard = SecondShard::start(&self.config.with_extension("shard")).await?;
         for statement in gateway::table_statements(&self.stage.program, &self.config)? {
@@ -25,18 +22,11 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// The second shard.
-    ///
-    /// # Errors
-    /// When it was not opened.
     pub fn second_shard(&self) -> Result<&SecondShard> {
         self.second_shard.as_ref().context("there is no second shard")
     }
 
     /// Gateways that start from now on write to both shards.
-    ///
-    /// # Errors
-    /// When the second one was not opened, or the config cannot be written.
     pub fn write_to_both_shards(&mut self) -> Result<()> {
         let urls = [self.stage.servers.sink.url(), self.second_shard()?.front.url()];
         let shards: Vec<[&String; 1]> = urls.iter().map(|url| [url]).collect();

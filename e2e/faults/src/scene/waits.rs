@@ -20,9 +20,6 @@ const WATCHDOG_PATIENCE: Duration = Duration::from_mins(4);
 
 impl<'a> Scene<'a> {
     /// Waits until a line in the log of gateway 0 contains this.
-    ///
-    /// # Errors
-    /// When none does within [`PATIENCE`].
     pub async fn wait_logged(&mut self, text: &str) -> Result<()> {
         self.wait(&format!("\"{text}\" in the log"), PATIENCE, async |scene| {
             Ok(Seen::when(scene.lines_logged(text)? > 0, || "no such line".to_owned()))
@@ -31,9 +28,6 @@ impl<'a> Scene<'a> {
     }
 
     /// How many lines in the log of gateway 0 contain this, of all its processes.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
     pub fn lines_logged(&self, text: &str) -> Result<usize> {
         let log = self.members[0].gateway.log();
         let log = std::fs::read_to_string(log).context("read a gateway's log")?;
@@ -41,9 +35,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until gateway 0 reports that it is ready, or is not; returns why not.
-    ///
-    /// # Errors
-    /// When it does not within [`WATCHDOG_PATIENCE`].
     pub async fn wait_ready(&mut self, wanted: bool) -> Result<Option<String>> {
         let what = if wanted { "a ready gateway" } else { "a gateway that is not ready" };
         self.wait(what, WATCHDOG_PATIENCE, async |scene| {
@@ -55,27 +46,18 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until gateways got answers for `more` inserts from now on.
-    ///
-    /// # Errors
-    /// When they were not within [`PATIENCE`].
     pub async fn wait_inserts(&mut self, more: u64) -> Result<()> {
         let stage = self.stage;
         self.wait_inserts_at(&stage.servers.sink, more).await
     }
 
     /// As [`Self::wait_inserts`], for inserts through one front.
-    ///
-    /// # Errors
-    /// When they were not within [`PATIENCE`].
     pub async fn wait_inserts_at(&mut self, front: &SinkFront, more: u64) -> Result<()> {
         let wanted = front.stored().borrow().inserts + more;
         self.wait_inserts_up_to(front, wanted).await
     }
 
     /// Waits until gateways got answers for this many inserts through one front, since its start.
-    ///
-    /// # Errors
-    /// When they were not within [`PATIENCE`].
     pub async fn wait_inserts_up_to(&mut self, front: &SinkFront, wanted: u64) -> Result<()> {
         let stored = front.stored();
         self.wait("inserts", PATIENCE, async |_| {
@@ -86,9 +68,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until the load had `more` spans acknowledged from now on.
-    ///
-    /// # Errors
-    /// When it had not within [`PATIENCE`].
     pub async fn wait_acked(&mut self, more: u64) -> Result<()> {
         let wanted = self.load.as_ref().map_or(0, Feeding::acked) + more;
         self.wait("acknowledged spans", PATIENCE, async |scene| {
@@ -99,9 +78,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until a front has applied a rule so often.
-    ///
-    /// # Errors
-    /// When it has not within [`PATIENCE`].
     pub async fn wait_applied<P, V>(&mut self, what: &str, rule: &Rule<'_, P, V>, times: u32) -> Result<()> {
         self.wait(what, PATIENCE, async |_| {
             let applied = rule.applied();
@@ -111,9 +87,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until a metric of a gateway, summed over its labels, is as wanted.
-    ///
-    /// # Errors
-    /// When it is not within [`PATIENCE`].
     pub async fn wait_metric(
         &mut self,
         number: usize,
@@ -124,9 +97,6 @@ impl<'a> Scene<'a> {
     }
 
     /// As [`Self::wait_metric`], with another deadline.
-    ///
-    /// # Errors
-    /// When it is not within that.
     pub async fn wait_metric_within(
         &mut self,
         number: usize,
@@ -145,9 +115,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until a metric of a gateway with exactly these labels is as wanted.
-    ///
-    /// # Errors
-    /// When it is not within [`PATIENCE`].
     pub async fn wait_labelled(
         &mut self,
         number: usize,
@@ -163,9 +130,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Connections to ClickHouse go this way while `act` runs, and are open again after it.
-    ///
-    /// # Errors
-    /// That of `act`.
     pub async fn while_sink_goes<T>(
         &mut self,
         way: Way,
@@ -180,9 +144,6 @@ impl<'a> Scene<'a> {
 
     /// Waits for an insert after the end of a fault, and for more of the load. Returns what a course then expects if no span is lost or
     /// doubled.
-    ///
-    /// # Errors
-    /// When they do not come within [`PATIENCE`] each.
     pub async fn recover(&mut self, since: Instant) -> Result<Expected> {
         let recovery_s = Some(self.recovered(since).await?);
         self.wait_acked(SPANS_AFTER).await?;
@@ -190,17 +151,11 @@ impl<'a> Scene<'a> {
     }
 
     /// Seconds from `since` until a gateway got the answer of an insert, not counting those before this call.
-    ///
-    /// # Errors
-    /// When none was within [`PATIENCE`].
     pub async fn recovered(&mut self, since: Instant) -> Result<f64> {
         self.recovered_at(self.stage.servers.sink.stored(), since).await
     }
 
     /// As [`Self::recovered`], for one server, whose stored INSERTs are in `stored`.
-    ///
-    /// # Errors
-    /// When none was within [`PATIENCE`].
     pub async fn recovered_at(&mut self, stored: watch::Receiver<Stored>, since: Instant) -> Result<f64> {
         let asked = Instant::now();
         let last = self
@@ -213,17 +168,11 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until the group has committed all but so many messages.
-    ///
-    /// # Errors
-    /// When it has not within [`PATIENCE`].
     pub async fn wait_committed(&mut self, messages_left: i64) -> Result<()> {
         self.wait_committed_within(messages_left, PATIENCE).await
     }
 
     /// As [`Self::wait_committed`], with another deadline.
-    ///
-    /// # Errors
-    /// When it has not within that.
     pub async fn wait_committed_within(&mut self, messages_left: i64, patience: Duration) -> Result<()> {
         self.wait("everything committed", patience, async |scene| {
             let lag = scene.topic.lag(&scene.group).await?;
@@ -233,9 +182,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until the group has committed everything except messages of this partition; returns how many those are.
-    ///
-    /// # Errors
-    /// When it has not within [`PATIENCE`], or has committed that partition, too.
     pub async fn wait_committed_but(&mut self, partition: usize) -> Result<i64> {
         self.wait(&format!("everything committed but partition {partition}"), PATIENCE, async |scene| {
             let lag = scene.topic.lag(&scene.group).await?;
@@ -250,9 +196,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until every span that Kafka has taken has a row.
-    ///
-    /// # Errors
-    /// When one has none within [`PATIENCE`].
     pub async fn wait_stored(&mut self) -> Result<()> {
         let (oracle, sent) = (self.oracle(), self.sent.clone());
         self.wait("everything stored", PATIENCE, async |_| {
@@ -263,9 +206,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Ends the load, and fails unless the table has as many doubled rows as this metric of gateway `number` reports.
-    ///
-    /// # Errors
-    /// When they are not, or not everything is committed within [`PATIENCE`].
     pub async fn ensure_doubles_told(&mut self, number: usize, metric: &str) -> Result<()> {
         let sent = self.stop_load().await?.clone();
         self.wait_committed(0).await?;
@@ -279,9 +219,6 @@ impl<'a> Scene<'a> {
     }
 
     /// Checks until it sees the expected state, and meanwhile restarts gateways that have ended.
-    ///
-    /// # Errors
-    /// If it does not see it within `patience`, or after Ctrl-C.
     pub async fn wait<T>(
         &mut self,
         what: &str,

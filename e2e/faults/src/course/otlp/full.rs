@@ -39,7 +39,6 @@ impl Room {
         }
     }
 
-    /// Plays it.
     pub(super) async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         scene.mount_volume(0, VOLUME_KIB)?;
         begin(scene).await?;

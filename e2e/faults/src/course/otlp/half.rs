@@ -33,7 +33,6 @@ enum End {
     Stay,
 }
 
-/// Plays it.
 pub(super) async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     begin(scene).await?;
     let address = scene.otlp_address()?;

@@ -16,7 +16,6 @@ const SPANS_AWAY: u64 = 10_000;
 /// How ClickHouse answers once it is back: the first is not stored, the second is.
 const REFUSALS: [Refusal; 2] = [Refusal::Parts, Refusal::ResetAfterCommit];
 
-/// Plays it.
 pub(super) async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     begin(scene).await?;
     scene.while_sink_goes(Way::Refused, async |scene| scene.wait_acked(SPANS_AWAY).await).await?;

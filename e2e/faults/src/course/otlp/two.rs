@@ -19,7 +19,6 @@ const SAYS: [&str; 2] = [
     "is in use by another process; a volume belongs to one gateway at a time",
 ];
 
-/// Plays it.
 pub(super) async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     begin(scene).await?;
     let (admin, http) = (Arc::new(Port::hold()?), Port::hold()?);

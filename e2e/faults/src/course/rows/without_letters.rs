@@ -20,7 +20,6 @@ const ONE_PARTITION: Constraint = Constraint { every: 8_000, rest: 50 };
 /// In one of this many rounds, the gateway is killed while a block waits.
 const KILL_EVERY: u32 = 2;
 
-/// The metric of skipped rows.
 const SKIPPED: &str = "sluice_gateway_rows_skipped_total";
 
 /// The metric of blocks that wait for a person to act.
