@@ -6,7 +6,7 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::kill::{self, Step};
+use super::kill;
 use crate::scene::{Expected, Scene};
 
 /// Memory for both formats: columns need more than rows.
@@ -14,9 +14,6 @@ const MEMORY: &str = "256MiB";
 
 /// The two formats, in the order of even rounds.
 const FORMATS: [&str; 2] = ["Native", "RowBinary"];
-
-/// The member that comes back.
-const MEMBER: &str = "gateway-0";
 
 /// Changes of a gateway's usual config.
 fn change(format: &str) -> Value {
@@ -38,16 +35,10 @@ async fn both_formats(scene: &Scene<'_>) -> Result<()> {
 }
 
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
-    let [mut before, mut after] = FORMATS;
-    if !scene.round.is_multiple_of(2) {
-        std::mem::swap(&mut before, &mut after);
-    }
+    let [even, odd] = FORMATS;
+    let (before, after) = if scene.round.is_multiple_of(2) { (even, odd) } else { (odd, even) };
     scene.reconfigure(&change(before))?;
-    scene.start_under_load(Some(MEMBER)).await?;
-    let killed = kill::at(scene, Step::AfterServerCommit).await?;
-    scene.retire(0)?;
-    scene.reconfigure(&change(after))?;
-    scene.start_gateway(Some(MEMBER))?;
+    let (killed, _) = kill::with_change(scene, |scene| scene.reconfigure(&change(after))).await?;
     let expected = scene.recover(killed).await?;
     both_formats(scene).await?;
     Ok(expected)

@@ -15,7 +15,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use super::Family;
-use crate::gate;
+use crate::gate::Caught;
 use crate::kafka_front::{self, Leg};
 use crate::kafka_wire::{Commit, OFFSET_COMMIT};
 use crate::scene::{Expected, Scene};
@@ -28,7 +28,7 @@ const STEP_PATIENCE: Duration = Duration::from_secs(30);
 const OTHER_MEMBER_EVERY: u32 = 4;
 
 /// How many passages of a step later rounds skip, in turn, so that rounds differ.
-pub(super) const SKIPS: u32 = 5;
+const SKIPS: u32 = 5;
 
 /// The steps at which the gateway is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,45 +49,6 @@ pub enum Step {
     AfterOffsetCommit,
 }
 
-impl Step {
-    /// Sets the trap, which skips `skips` passages of the step.
-    pub(super) fn trap(self, scene: &Scene<'_>, skips: u32) -> Trap {
-        let servers = &scene.stage.servers;
-        let commits = |leg: Leg, is_wanted: fn(&mut Seen, &Commit) -> bool| {
-            let mut seen = Seen::default();
-            let mut left = skips;
-            let topic = scene.topic.name().to_owned();
-            let wants = move |passage: &kafka_front::Passage| {
-                // The other leg has the same commit, and must not be recorded twice.
-                if passage.leg != leg || passage.request.api != OFFSET_COMMIT {
-                    return false;
-                }
-                let mut found = false;
-                for commit in passage.request.commits.iter().filter(|commit| commit.topic == topic) {
-                    // Checks all commits, also after the first match: `seen` must record all.
-                    found |= is_wanted(&mut seen, commit);
-                }
-                found && count_down(&mut left)
-            };
-            Trap::Kafka(servers.kafka_gate().trap("such commit", wants))
-        };
-        let inserts = |leg: sink_front::Leg| {
-            let mut left = skips;
-            let wants = move |passage: &sink_front::Passage| passage.leg == leg && count_down(&mut left);
-            Trap::Sink(servers.sink.gate().trap("such insert", wants))
-        };
-        match self {
-            Step::BeforePlanCommit => commits(Leg::Asked, Seen::plans),
-            Step::AfterPlanCommit => commits(Leg::Answered, Seen::plans),
-            Step::BeforeSend => inserts(sink_front::Leg::Head),
-            Step::InTheMiddle => inserts(sink_front::Leg::Middle),
-            Step::AfterServerCommit => inserts(sink_front::Leg::Answered),
-            Step::BeforeOffsetCommit => commits(Leg::Asked, Seen::moves),
-            Step::AfterOffsetCommit => commits(Leg::Answered, Seen::moves),
-        }
-    }
-}
-
 impl Family for Step {
     const PREFIX: &'static str = "kill-";
 
@@ -98,19 +59,79 @@ impl Family for Step {
     async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
         scene.start_under_load(Some("gateway-0")).await?;
         let killed = at(scene, self).await?;
-        let other = scene.round % OTHER_MEMBER_EVERY == OTHER_MEMBER_EVERY - 1;
-        scene.start_again(0, Some(if other { "gateway-1" } else { "gateway-0" }))?;
+        come_back(scene)?;
         scene.recover(killed).await
     }
 }
 
 /// Kills gateway 0 at a step, another one each round, and returns when.
 pub(super) async fn at(scene: &mut Scene<'_>, step: Step) -> Result<Instant> {
-    let caught = step.trap(scene, scene.round % SKIPS).caught().await?;
+    match step {
+        Step::BeforePlanCommit => at_commit(scene, Leg::Asked, Seen::plans).await,
+        Step::AfterPlanCommit => at_commit(scene, Leg::Answered, Seen::plans).await,
+        Step::BeforeSend => at_insert(scene, sink_front::Leg::Head).await,
+        Step::InTheMiddle => at_insert(scene, sink_front::Leg::Middle).await,
+        Step::AfterServerCommit => at_insert(scene, sink_front::Leg::Answered).await,
+        Step::BeforeOffsetCommit => at_commit(scene, Leg::Asked, Seen::moves).await,
+        Step::AfterOffsetCommit => at_commit(scene, Leg::Answered, Seen::moves).await,
+    }
+}
+
+async fn at_commit(
+    scene: &mut Scene<'_>,
+    leg: Leg,
+    is_wanted: fn(&mut Seen, &Commit) -> bool,
+) -> Result<Instant> {
+    let (mut seen, mut left) = (Seen::default(), scene.round % SKIPS);
+    let topic = scene.topic.name().to_owned();
+    let wants = move |passage: &kafka_front::Passage| {
+        // The other leg has the same commit, and must not be recorded twice.
+        if passage.leg != leg || passage.request.api != OFFSET_COMMIT {
+            return false;
+        }
+        let mut found = false;
+        for commit in passage.request.commits.iter().filter(|commit| commit.topic == topic) {
+            // Checks all commits, also after the first match: `seen` must record all.
+            found |= is_wanted(&mut seen, commit);
+        }
+        found && count_down(&mut left)
+    };
+    let trap = scene.stage.servers.kafka_gate().trap("such commit", wants);
+    die(scene, trap.caught(STEP_PATIENCE).await?, kafka_front::Verdict::Reset).await
+}
+
+async fn at_insert(scene: &mut Scene<'_>, leg: sink_front::Leg) -> Result<Instant> {
+    let mut left = scene.round % SKIPS;
+    let wants = move |passage: &sink_front::Passage| passage.leg == leg && count_down(&mut left);
+    let trap = scene.stage.servers.sink.gate().trap("such insert", wants);
+    die(scene, trap.caught(STEP_PATIENCE).await?, sink_front::Verdict::Reset).await
+}
+
+/// Kills gateway 0, and returns when; the request that is caught ends with the verdict `reset`.
+pub(super) async fn die<P, V>(scene: &mut Scene<'_>, caught: Caught<P, V>, reset: V) -> Result<Instant> {
     scene.gateway(0).kill().await?;
     let killed = Instant::now();
-    caught.cut();
+    caught.decide(reset);
     Ok(killed)
+}
+
+/// Gateway 0 dies when the server has stored an INSERT but has not answered, and the same member comes back after `change`. Returns when it
+/// died, and the number of the new gateway.
+pub(super) async fn with_change(
+    scene: &mut Scene<'_>,
+    change: impl FnOnce(&mut Scene<'_>) -> Result<()>,
+) -> Result<(Instant, usize)> {
+    scene.start_under_load(Some("gateway-0")).await?;
+    let killed = at(scene, Step::AfterServerCommit).await?;
+    scene.retire(0)?;
+    change(scene)?;
+    Ok((killed, scene.start_gateway(Some("gateway-0"))?))
+}
+
+/// Starts gateway 0 again, in some rounds as another member.
+pub(super) fn come_back(scene: &mut Scene<'_>) -> Result<()> {
+    let other = scene.round % OTHER_MEMBER_EVERY == OTHER_MEMBER_EVERY - 1;
+    scene.start_again(0, Some(if other { "gateway-1" } else { "gateway-0" }))
 }
 
 /// The cuts and offsets of the commits until now, by partition.
@@ -138,36 +159,6 @@ fn count_down(left: &mut u32) -> bool {
     let over = *left == 0;
     *left = left.saturating_sub(1);
     over
-}
-
-pub(super) enum Trap {
-    Kafka(gate::Trap<kafka_front::Passage, kafka_front::Verdict>),
-    Sink(gate::Trap<sink_front::Passage, sink_front::Verdict>),
-}
-
-pub(super) enum Caught {
-    Kafka(gate::Caught<kafka_front::Passage, kafka_front::Verdict>),
-    Sink(gate::Caught<sink_front::Passage, sink_front::Verdict>),
-}
-
-impl Trap {
-    /// Waits until something is caught.
-    pub(super) async fn caught(self) -> Result<Caught> {
-        Ok(match self {
-            Trap::Kafka(trap) => Caught::Kafka(trap.caught(STEP_PATIENCE).await?),
-            Trap::Sink(trap) => Caught::Sink(trap.caught(STEP_PATIENCE).await?),
-        })
-    }
-}
-
-impl Caught {
-    /// The request is never forwarded.
-    pub(super) fn cut(self) {
-        match self {
-            Caught::Kafka(caught) => caught.decide(kafka_front::Verdict::Reset),
-            Caught::Sink(caught) => caught.decide(sink_front::Verdict::Reset),
-        }
-    }
 }
 
 #[cfg(test)]

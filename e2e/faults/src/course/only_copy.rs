@@ -11,7 +11,7 @@ use super::volume::{
     self, BLOCKS, DRAIN_PATIENCE, LEAVE_PATIENCE, LEAVE_SOON, SPANS_AFTER, SPANS_AWAY, SPANS_READ,
     SPOOL_BLOCKS, as_real, leave_on_volume, run_drain_of,
 };
-use super::{FEW, Family};
+use super::{FEW, Family, kill};
 use crate::kafka_front::{self, Leg, Way};
 use crate::kafka_wire::OFFSET_COMMIT;
 use crate::scene::{Expected, PARTITIONS, PATIENCE, Scene};
@@ -132,9 +132,7 @@ async fn kill_before_commit(scene: &mut Scene<'_>) -> Result<()> {
     let on_volume = scene.gateway(0).metric(SPOOL_BLOCKS).await.unwrap_or(0.0);
     let more = on_volume + BLOCKS;
     scene.wait_metric(0, SPOOL_BLOCKS, |blocks| blocks >= more).await?;
-    scene.gateway(0).kill().await?;
-    caught.decide(kafka_front::Verdict::Reset);
-    Ok(())
+    kill::die(scene, caught, kafka_front::Verdict::Reset).await.map(drop)
 }
 
 /// The gateway comes back and continues behind the blocks on its volume.

@@ -15,7 +15,7 @@ use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 
-use super::{FEW, Family};
+use super::{FEW, Family, kill};
 use crate::kafka_front;
 use crate::kafka_wire::OFFSET_COMMIT;
 use crate::scene::{Expected, SPANS_AFTER, Scene};
@@ -41,9 +41,6 @@ const TOO_LARGE: u32 = 40;
 
 /// How long a step of a parted block may take to be seen.
 const STEP_PATIENCE: Duration = Duration::from_mins(1);
-
-/// One in this many rounds has another member take over.
-const OTHER_MEMBER_EVERY: u32 = 4;
 
 /// Kinds of steps at which the gateway is killed, in turn.
 const STEPS: u32 = 4;
@@ -96,7 +93,7 @@ impl Family for Rows {
             Rows::RefusedKill => {
                 ANYWHERE.add(scene).await?;
                 scene.start_under_load(Some("gateway-0")).await?;
-                let killed = kill(scene).await?;
+                let killed = kill_in_parts(scene).await?;
                 let recovery_s = scene.recover(killed).await?.recovery_s;
                 all_letters(scene, ANYWHERE, recovery_s).await
             }
@@ -126,7 +123,7 @@ impl Constraint {
 }
 
 /// Kills the gateway before or after a commit that marks a block as parted, or before or after a later insert.
-async fn kill(scene: &mut Scene<'_>) -> Result<Instant> {
+async fn kill_in_parts(scene: &mut Scene<'_>) -> Result<Instant> {
     let step = scene.round % STEPS;
     let leg = if step == 0 { kafka_front::Leg::Asked } else { kafka_front::Leg::Answered };
     let topic = scene.topic.name().to_owned();
@@ -147,22 +144,15 @@ async fn kill(scene: &mut Scene<'_>) -> Result<Instant> {
         3 => Some(sink_front::Leg::Answered),
         _ => None,
     };
-    let killed;
-    if let Some(leg) = insert {
+    let killed = if let Some(leg) = insert {
         let trap =
             scene.stage.servers.sink.gate().trap("insert behind it", move |passage| passage.leg == leg);
         commit.decide(kafka_front::Verdict::default());
-        let caught = trap.caught(STEP_PATIENCE).await?;
-        scene.gateway(0).kill().await?;
-        killed = Instant::now();
-        caught.decide(Verdict::Reset);
+        kill::die(scene, trap.caught(STEP_PATIENCE).await?, Verdict::Reset).await?
     } else {
-        scene.gateway(0).kill().await?;
-        killed = Instant::now();
-        commit.decide(kafka_front::Verdict::Reset);
-    }
-    let other = scene.round % OTHER_MEMBER_EVERY == OTHER_MEMBER_EVERY - 1;
-    scene.start_again(0, Some(if other { "gateway-1" } else { "gateway-0" }))?;
+        kill::die(scene, commit, kafka_front::Verdict::Reset).await?
+    };
+    kill::come_back(scene)?;
     Ok(killed)
 }
 

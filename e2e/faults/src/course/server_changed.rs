@@ -5,13 +5,11 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::kill::{self, Step};
+use super::kill;
 use super::only_copy::MAY_BE_DOUBLED;
 use super::volume::as_real;
 use crate::scene::{Expected, SPANS_AFTER, Scene};
 use crate::second_shard::ALL_SHARDS;
-
-const MEMBER: &str = "gateway-0";
 
 /// The gateway's series that is 1 while blocks may also be on another server.
 const AT_LEAST_ONCE: &str =
@@ -19,13 +17,12 @@ const AT_LEAST_ONCE: &str =
 
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.open_second_shard().await?;
-    scene.start_under_load(Some(MEMBER)).await?;
-    let killed = kill::at(scene, Step::AfterServerCommit).await?;
-    scene.retire(0)?;
-    let front = &scene.second_shard()?.front;
-    let (other, stored) = (front.url(), front.stored());
-    scene.reconfigure(&json!({"sink": {"clickhouse": {"endpoints": [other]}}}))?;
-    let number = scene.start_gateway(Some(MEMBER))?;
+    let (killed, number) = kill::with_change(scene, |scene| {
+        let other = scene.second_shard()?.front.url();
+        scene.reconfigure(&json!({"sink": {"clickhouse": {"endpoints": [other]}}}))
+    })
+    .await?;
+    let stored = scene.second_shard()?.front.stored();
     let recovery = scene.recovered_at(stored, killed).await?;
     scene.wait_metric(number, AT_LEAST_ONCE, |holds| holds > 0.5).await?;
     scene.wait_acked(SPANS_AFTER).await?;

@@ -58,8 +58,7 @@ impl Family for Lost {
         }
         scene.write_to_both_shards()?;
         scene.start_under_load(Some("gateway-0")).await?;
-        let database = scene.database.name().to_owned();
-        ensure!(scene.second_shard()?.rows(&database).await? > 0, "nothing goes to the second shard");
+        ensure!(scene.second_shard()?.rows(scene.database.name()).await? > 0, "nothing goes to the second shard");
         if self == Lost::OnlyCopies {
             return only_copies(scene).await;
         }

@@ -6,20 +6,13 @@
 
 use anyhow::{Result, ensure};
 
-use super::kill::{self, Step};
+use super::kill;
 use crate::scene::{Expected, Scene};
-
-const MEMBER: &str = "gateway-0";
 
 pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.open_second_shard().await?;
-    scene.start_under_load(Some(MEMBER)).await?;
-    let killed = kill::at(scene, Step::AfterServerCommit).await?;
-    scene.retire(0)?;
-    scene.write_to_both_shards()?;
-    scene.start_gateway(Some(MEMBER))?;
+    let (killed, _) = kill::with_change(scene, |scene| scene.write_to_both_shards()).await?;
     let expected = scene.recover(killed).await?;
-    let database = scene.database.name().to_owned();
-    ensure!(scene.second_shard()?.rows(&database).await? > 0, "nothing goes to the new shard");
+    ensure!(scene.second_shard()?.rows(scene.database.name()).await? > 0, "nothing goes to the new shard");
     Ok(expected)
 }
