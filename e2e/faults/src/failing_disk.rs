@@ -4,22 +4,19 @@
 //! passes [`FailingDisk::environment`] to the gateways that it starts. Owner: the scenario. Limits: only the C library's `fsync` and
 //! `fdatasync` fail, or its `pread` and `pwrite`; data that a real disk would have lost is still there.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum;
 
-use e2e_stack::process::{command, interrupt, output};
+use super::preload::Preload;
+use e2e_stack::process::interrupt;
 
-/// Positions in the file: which call fails, which is held, and how many calls were held.
-const FAILS_AT: u64 = 0;
-const HOLDS_AT: u64 = 8;
-const HELD_AT: u64 = 16;
-
-/// Bytes of the file.
-const SWITCH_BYTES: u64 = 24;
+/// Places in the file: which call fails, which is held, and how many calls were held.
+const FAILS: u64 = 0;
+const HOLDS: u64 = 1;
+const HELD: u64 = 2;
 
 /// Time between two checks whether a call is held.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -35,8 +32,8 @@ pub enum Call {
     Write = 3,
 }
 
-/// A call of a log that the disk holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A call of a log that the disk holds, in the order of a request's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Hold {
     /// The write of a part of a record: the requests in it are accepted.
     RecordWrite = 1,
@@ -52,70 +49,42 @@ pub enum Hold {
     CommitSynced = 6,
 }
 
-impl Hold {
-    /// All of them, in the order of a request's path.
-    pub const ALL: [Hold; 6] = [
-        Hold::RecordWrite,
-        Hold::RecordSync,
-        Hold::RecordSynced,
-        Hold::CommitWrite,
-        Hold::CommitSync,
-        Hold::CommitSynced,
-    ];
-}
-
 /// The disk of all gateways that were started with its [environment](Self::environment).
 pub struct FailingDisk {
-    library: PathBuf,
-    switch: PathBuf,
+    preload: Preload,
     volume: PathBuf,
-    file: File,
 }
 
 impl FailingDisk {
     /// A working disk below `volume`, which must exist. Its files are below `folder`; their names begin with `name`.
     pub fn make(folder: &Path, name: &str, volume: &Path) -> Result<FailingDisk> {
-        let at = |end: &str| folder.join(format!("{name}-{end}"));
-        let (source, library, switch) = (at("disk.c"), at("disk.so"), at("disk.fails"));
-        std::fs::write(&source, SOURCE).with_context(|| format!("write {}", source.display()))?;
-        let mut cc = command("cc");
-        cc.args(["-O2", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-        output(&mut cc).context("compile the disk that fails")?;
-        let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&switch);
-        let file = file.with_context(|| format!("open {}", switch.display()))?;
-        file.set_len(SWITCH_BYTES).with_context(|| format!("lengthen {}", switch.display()))?;
+        let preload = Preload::make(folder, &format!("{name}-disk"), "the disk that fails", SOURCE, 3)?;
         // The library compares the path that the kernel reports.
         let volume = volume.canonicalize().with_context(|| format!("find {}", volume.display()))?;
-        let disk = FailingDisk { library, switch, volume, file };
-        disk.set(None)?;
-        disk.hold(None)?;
-        Ok(disk)
+        Ok(FailingDisk { preload, volume })
     }
 
     /// The environment variables of its gateways.
     pub fn environment(&self) -> Vec<(String, PathBuf)> {
-        vec![
-            ("LD_PRELOAD".to_owned(), self.library.clone()),
-            ("SLUICE_DISK_FAILS".to_owned(), self.switch.clone()),
-            ("SLUICE_DISK_FOLDER".to_owned(), self.volume.clone()),
-        ]
+        let folder = ("SLUICE_DISK_FOLDER".to_owned(), self.volume.clone());
+        [self.preload.environment("SLUICE_DISK_FAILS"), vec![folder]].concat()
     }
 
     /// From now on, such calls fail; with `None`, none does.
     pub fn set(&self, fails: Option<Call>) -> Result<()> {
-        self.write(FAILS_AT, fails.map_or(0, |call| call as i64))
+        self.preload.set(FAILS, fails.map_or(0, |call| call as i64))
     }
 
     /// From now on, such calls are held until this is called again; with `None`, none is.
     pub fn hold(&self, holds: Option<Hold>) -> Result<()> {
-        self.write(HELD_AT, 0)?;
-        self.write(HOLDS_AT, holds.map_or(0, |hold| hold as i64))
+        self.preload.set(HELD, 0)?;
+        self.preload.set(HOLDS, holds.map_or(0, |hold| hold as i64))
     }
 
     /// Waits until a call is held.
     pub async fn caught(&self, patience: Duration) -> Result<()> {
         let waited = async {
-            while self.held()? == 0 {
+            while self.preload.get(HELD)? == 0 {
                 interrupt::check()?;
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
@@ -124,24 +93,12 @@ impl FailingDisk {
         let waited = tokio::time::timeout(patience, waited).await;
         waited.with_context(|| format!("the disk has held no call within {patience:?}"))?
     }
-
-    /// Calls that were held since the last [`Self::hold`].
-    fn held(&self) -> Result<i64> {
-        let mut bytes = [0; 8];
-        let read = self.file.read_exact_at(&mut bytes, HELD_AT);
-        read.with_context(|| format!("read {}", self.switch.display()))?;
-        Ok(i64::from_ne_bytes(bytes))
-    }
-
-    fn write(&self, at: u64, number: i64) -> Result<()> {
-        // In place, because gateways have the file mapped.
-        let written = self.file.write_all_at(&number.to_ne_bytes(), at);
-        written.with_context(|| format!("write {}", self.switch.display()))
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use e2e_stack::process::{command, output};
+
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(10);

@@ -28,6 +28,7 @@ mod gateway;
 mod kafka_front;
 mod kafka_wire;
 mod otlp_clients;
+mod preload;
 mod report;
 mod scenario;
 mod scene;

@@ -45,10 +45,7 @@ impl Family for Disk {
             Disk::SyncFails | Disk::SyncFailsAfterEnqueue => Call::Sync,
             Disk::ReadFails | Disk::ReadFailsAfterEnqueue => Call::Read,
         };
-        let queue = scene.volume(0);
-        std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
-        let disk = FailingDisk::make(&scene.stage.folder, scene.topic.name(), &queue)?;
-        scene.start_gateway_with(Some("gateway-0"), disk.environment())?;
+        let disk = start_on_disk(scene)?;
         scene.begin_load().await?;
         // Spans that are produced from here on continue the numbers of the load.
         scene.stop_load().await?;
@@ -59,6 +56,15 @@ impl Family for Disk {
         spooled::drained(scene).await?;
         Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
     }
+}
+
+/// Starts gateway 0 with a volume on a disk that can fail.
+pub(super) fn start_on_disk(scene: &mut Scene<'_>) -> Result<FailingDisk> {
+    let queue = scene.volume(0);
+    std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
+    let disk = FailingDisk::make(&scene.stage.folder, scene.topic.name(), &queue)?;
+    scene.start_gateway_with(Some("gateway-0"), disk.environment())?;
+    Ok(disk)
 }
 
 /// The disk fails while blocks are written to it; the gateway exits.

@@ -20,10 +20,11 @@ mod kill;
 mod outage;
 mod two;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::disk::start_on_disk;
 use super::server::Server;
 use super::{FEW, Family, ONE, clock};
 use crate::failing_disk::FailingDisk;
@@ -140,10 +141,7 @@ async fn begin_load(scene: &mut Scene<'_>) -> Result<()> {
 
 /// As [`begin`], with a disk that can fail.
 async fn begin_on_disk(scene: &mut Scene<'_>) -> Result<FailingDisk> {
-    let queue = scene.volume(0);
-    std::fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
-    let disk = FailingDisk::make(&scene.stage.folder, scene.topic.name(), &queue)?;
-    scene.start_gateway_with(Some("gateway-0"), disk.environment())?;
+    let disk = start_on_disk(scene)?;
     begin_load(scene).await?;
     Ok(disk)
 }

@@ -58,7 +58,10 @@ impl Family for Lost {
         }
         scene.write_to_both_shards()?;
         scene.start_under_load(Some("gateway-0")).await?;
-        ensure!(scene.second_shard()?.rows(scene.database.name()).await? > 0, "nothing goes to the second shard");
+        ensure!(
+            scene.second_shard()?.rows(scene.database.name()).await? > 0,
+            "nothing goes to the second shard"
+        );
         if self == Lost::OnlyCopies {
             return only_copies(scene).await;
         }

@@ -10,6 +10,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use clap::ValueEnum as _;
 
 use super::{begin, begin_on_disk};
 use crate::course::kill::{self, Step};
@@ -46,8 +47,8 @@ pub(super) async fn at_any_moment(scene: &mut Scene<'_>) -> Result<Expected> {
 pub(super) async fn in_log(scene: &mut Scene<'_>) -> Result<Expected> {
     let disk = begin_on_disk(scene).await?;
     let mut longest = 0.0_f64;
-    for hold in Hold::ALL {
-        let killed = at(scene, &disk, hold).await?;
+    for hold in Hold::value_variants() {
+        let killed = at(scene, &disk, *hold).await?;
         scene.start_again(0, Some("gateway-0"))?;
         longest = longest.max(scene.recovered(killed).await?);
     }
