@@ -1,4 +1,4 @@
-//! HTTP requests to a gateway: read metrics, drain, resume.
+//! HTTP requests to a gateway: drain, resume, readiness.
 //!
 //! Place in the flow: courses call it on the address of a gateway of the scene. Owner: the course. Limits: a request has
 //! [`REQUEST_TIMEOUT`], as the operator's have.
@@ -13,8 +13,6 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde::Deserialize;
-
-use e2e_fixtures::gateway::metric;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -70,20 +68,6 @@ impl Admin {
     /// Returns what is left.
     pub async fn drainz(&self) -> Result<Remaining> {
         self.remaining(Method::GET, "/drainz").await
-    }
-
-    /// The number of partitions that it owns.
-    pub async fn partitions(&self) -> Result<f64> {
-        self.metric("sluice_gateway_partitions_owned").await
-    }
-
-    pub async fn metric(&self, name: &str) -> Result<f64> {
-        let (_, text) = self.ask(Method::GET, "/metrics").await?;
-        metric(&text, name).with_context(|| format!("there is no {name}"))
-    }
-
-    pub async fn is_ready(&self) -> Result<bool> {
-        Ok(self.unready().await?.is_none())
     }
 
     /// The reason why it is not ready; `None` if it is.

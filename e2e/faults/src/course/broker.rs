@@ -51,7 +51,7 @@ const MESSAGES_OVERTAKEN: &str = "sluice_gateway_messages_overtaken";
 const SECONDS_LEFT: &str = "sluice_gateway_retention_seconds_left";
 
 /// The gateway's metric of partitions that began without knowing what was in flight.
-const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";
+pub(super) const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Broker {

@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::broker::FRESH_STARTS;
+use super::spooled::is_same;
 use crate::foreign_commit::ForeignCommit;
 use crate::kafka_front::{Leg, Passage};
 use crate::kafka_wire::OFFSET_COMMIT;
@@ -16,9 +18,6 @@ use e2e_stack::process::Signal;
 
 /// Spans that arrive while no gateway runs: two messages in each partition.
 const SPANS_AWAY: u64 = 1_600;
-
-/// The gateway's metric of partitions that began without knowing what was in flight.
-const FRESH_STARTS: &str = "sluice_gateway_fresh_starts_total";
 
 /// Partitions that another client commits, from 0 on: half of them.
 const FOREIGN: u32 = 4;
@@ -50,8 +49,7 @@ pub async fn play(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.stop_load().await?;
     // Once everything is committed, every partition has begun under a plan.
     scene.wait_committed(0).await?;
-    let wanted = f64::from(FOREIGN);
-    scene.wait_metric(0, FRESH_STARTS, |starts| (starts - wanted).abs() < 0.5).await?;
+    scene.wait_metric(0, FRESH_STARTS, |starts| is_same(starts, f64::from(FOREIGN))).await?;
     Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
 }
 

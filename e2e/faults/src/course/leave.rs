@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::Family;
+use super::only_copy::PARTITIONS_OWNED;
+use super::spooled::is_same;
 use super::volume::{self, LEAVE_SOON, ensure_on_volume, read_all};
 use crate::admin::Admin;
 use crate::gate::Rule;
@@ -87,38 +89,38 @@ impl Family for Leave {
 }
 
 async fn drain(scene: &mut Scene<'_>) -> Result<Instant> {
-    let (leaving, staying) = (scene.gateway(0).admin(), scene.gateway(1).admin());
-    wait_share(scene, &leaving, f64::from(PARTITIONS) / 2.0).await?;
+    let leaving = scene.gateway(0).admin();
+    wait_share(scene, 0, f64::from(PARTITIONS) / 2.0).await?;
     let told = leaving.drain().await?;
     ensure!(told.uncommitted > 0, "it has said that it was empty before it had left: {told:?}");
     wait_empty(scene, &leaving).await?;
-    ensure!(!leaving.is_ready().await?, "it says that it is ready, and takes no part");
+    ensure!(leaving.unready().await?.is_some(), "it says that it is ready, and takes no part");
     // Its process is alive, and its session could be too. If another gateway owns the partitions, it has left the group.
-    wait_share(scene, &staying, f64::from(PARTITIONS)).await?;
+    wait_share(scene, 1, f64::from(PARTITIONS)).await?;
     scene.wait_inserts(INSERTS_BEFORE).await?;
     leaving.resume().await?;
-    wait_share(scene, &leaving, f64::from(PARTITIONS) / 2.0).await?;
-    ensure!(leaving.is_ready().await?, "it takes part and says that it is not ready");
+    wait_share(scene, 0, f64::from(PARTITIONS) / 2.0).await?;
+    ensure!(leaving.unready().await?.is_none(), "it takes part and says that it is not ready");
     for _ in 0..CHANGES {
         leaving.drain().await?;
         scene.wait_inserts(1).await?;
         leaving.resume().await?;
         scene.wait_inserts(1).await?;
     }
-    wait_share(scene, &leaving, f64::from(PARTITIONS) / 2.0).await?;
+    wait_share(scene, 0, f64::from(PARTITIONS) / 2.0).await?;
     Ok(Instant::now())
 }
 
 /// Its blocks cannot be inserted. After its deadline it drops them, and the other gateway inserts their rows.
 async fn drain_dead_sink(scene: &mut Scene<'_>) -> Result<Instant> {
-    let (leaving, staying) = (scene.gateway(0).admin(), scene.gateway(1).admin());
-    wait_share(scene, &leaving, f64::from(PARTITIONS) / 2.0).await?;
+    let leaving = scene.gateway(0).admin();
+    wait_share(scene, 0, f64::from(PARTITIONS) / 2.0).await?;
     let gone = scene.while_sink_goes(Way::Refused, async |scene| {
         scene.wait_acked(SPANS_GONE).await?;
         let told = leaving.drain().await?;
         ensure!(told.blocks > 0, "it holds no blocks while the sink is away: {told:?}");
         wait_empty(scene, &leaving).await?;
-        wait_share(scene, &staying, f64::from(PARTITIONS)).await
+        wait_share(scene, 1, f64::from(PARTITIONS)).await
     });
     gone.await.map(|()| Instant::now())
 }
@@ -172,15 +174,10 @@ async fn term_silent_broker(scene: &mut Scene<'_>) -> Result<Instant> {
     Ok(Instant::now())
 }
 
-async fn wait_share(scene: &mut Scene<'_>, admin: &Admin, partitions: f64) -> Result<()> {
-    scene
-        .wait("its share of the partitions", PATIENCE, async |_| {
-            let owned = admin.partitions().await?;
-            // Small whole numbers are exact in floating point.
-            let has_them = (owned - partitions).abs() < 0.5;
-            Ok(Seen::when(has_them, || format!("{owned} of {partitions}")))
-        })
-        .await
+/// Waits until a gateway owns so many partitions.
+pub(super) async fn wait_share(scene: &mut Scene<'_>, number: usize, partitions: f64) -> Result<()> {
+    let waited = scene.wait_metric(number, PARTITIONS_OWNED, |owned| is_same(owned, partitions)).await;
+    waited.map(drop).context("its share of the partitions")
 }
 
 async fn wait_empty(scene: &mut Scene<'_>, admin: &Admin) -> Result<()> {

@@ -90,8 +90,8 @@ async fn wait_out(scene: &mut Scene<'_>) -> Result<f64> {
 
 /// Failed tries are counted for the whole outage: alerts and the operator's condition of the sink depend on that.
 async fn still_fails(scene: &mut Scene<'_>) -> Result<()> {
-    let before = scene.wait_labelled(0, FAILED_IN_DOUBT, |_| true).await?;
-    scene.wait_labelled(0, FAILED_IN_DOUBT, |failed| failed > before).await.map(drop)
+    let before = scene.wait_metric(0, FAILED_IN_DOUBT, |_| true).await?;
+    scene.wait_metric(0, FAILED_IN_DOUBT, |failed| failed > before).await.map(drop)
 }
 
 /// Waits until the gateway is no further behind than the limit during the outage.

@@ -194,7 +194,7 @@ async fn refuse_until_named(scene: &mut Scene<'_>, refusal: Refusal, actor: &str
     let told = scene.stage.servers.sink.stored();
     let rule = refuse(scene, refusal, u32::MAX);
     scene.wait_applied(REFUSED, &rule, TIMES).await?;
-    let blocks = scene.wait_labelled(0, &waiting, |blocks| blocks > 0.0).await?;
+    let blocks = scene.wait_metric(0, &waiting, |blocks| blocks > 0.0).await?;
     scene.wait_logged(&format!("actor=\"{actor}\"")).await?;
     let inserts = told.borrow().inserts;
     let tries = rule.applied();
@@ -202,7 +202,7 @@ async fn refuse_until_named(scene: &mut Scene<'_>, refusal: Refusal, actor: &str
     ensure!(told.borrow().inserts == inserts, "inserts went in though all are refused");
     drop(rule);
     let over = Instant::now();
-    scene.wait_labelled(0, &waiting, |blocks| blocks == 0.0).await?;
+    scene.wait_metric(0, &waiting, |blocks| blocks == 0.0).await?;
     Ok((over, vec![("blocks that wait for someone", blocks)]))
 }
 

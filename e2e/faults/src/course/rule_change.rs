@@ -16,7 +16,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::only_copy::PARTITIONS_OWNED;
+use super::leave::wait_share;
 use crate::kafka_wire::{Commit, Rule};
 use crate::scene::{Expected, INSERTS_BEFORE, PARTITIONS, PATIENCE, SPANS_AFTER, Scene};
 use crate::sink_front::{Leg, Passage, Verdict};
@@ -202,10 +202,8 @@ fn bytes_of_versions() -> u64 {
 
 /// Waits until each gateway has half of the partitions.
 async fn wait_halves(scene: &mut Scene<'_>) -> Result<()> {
-    let half = f64::from(PARTITIONS) / 2.0;
     for number in 0..GATEWAYS {
-        // Small whole numbers are exact in floating point.
-        scene.wait_metric(number, PARTITIONS_OWNED, |owned| (owned - half).abs() < 0.5).await?;
+        wait_share(scene, number, f64::from(PARTITIONS) / 2.0).await?;
     }
     Ok(())
 }

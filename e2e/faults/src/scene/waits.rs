@@ -86,7 +86,7 @@ impl<'a> Scene<'a> {
         .await
     }
 
-    /// Waits until a metric of a gateway, summed over its labels, is as wanted.
+    /// Waits until a metric of a gateway is as wanted: summed over its labels, or with exactly the labels that `name` has.
     pub async fn wait_metric(
         &mut self,
         number: usize,
@@ -110,21 +110,6 @@ impl<'a> Scene<'a> {
                 Some(value) => Seen::Done(value),
                 None => Seen::NotYet(format!("{value:?}")),
             })
-        })
-        .await
-    }
-
-    /// Waits until a metric of a gateway with exactly these labels is as wanted.
-    pub async fn wait_labelled(
-        &mut self,
-        number: usize,
-        name: &str,
-        wanted: impl Fn(f64) -> bool,
-    ) -> Result<f64> {
-        let admin = self.gateway(number).admin();
-        self.wait(name, PATIENCE, async |_| {
-            let value = admin.metric(name).await?;
-            Ok(if wanted(value) { Seen::Done(value) } else { Seen::NotYet(value.to_string()) })
         })
         .await
     }

@@ -54,7 +54,7 @@ impl Room {
 async fn fill(scene: &mut Scene<'_>) -> Result<()> {
     wait_told_again(scene, TOLD_AGAIN).await?;
     ensure_answered(scene)?;
-    scene.wait_labelled(0, REFUSED_FULL, |requests| requests > 0.0).await?;
+    scene.wait_metric(0, REFUSED_FULL, |requests| requests > 0.0).await?;
     let unready = scene.gateway(0).admin().unready().await?;
     ensure!(unready.is_none(), "it is not ready though it answers clients: {unready:?}");
     if scene.round % 2 == 1 {
