@@ -75,13 +75,13 @@ impl Servers {
 
     async fn begin(&mut self) -> Result<()> {
         // Starts all of them first: a cluster answers only when most of its controllers run.
-        for broker in &self.brokers {
-            let kafka = broker.kafka.clone();
-            blocking(move || kafka.start()).await?;
+        let numbers = 1..=u32::try_from(self.brokers.len())?;
+        for number in numbers.clone() {
+            self.on_broker(number, Kafka::start).await?;
         }
         self.start_clickhouse().await?;
-        for number in 1..=self.brokers.len() {
-            self.await_broker(u32::try_from(number)?).await?;
+        for number in numbers {
+            self.on_broker(number, Kafka::wait_ready).await?;
         }
         Ok(())
     }
@@ -113,27 +113,20 @@ impl Servers {
 
     /// Kills a broker, by its number from 1 on.
     pub async fn kill_broker(&self, number: u32) -> Result<()> {
-        let kafka = self.broker(number)?.kafka.clone();
-        blocking(move || kafka.stop(Signal::KILL)).await
+        self.on_broker(number, |kafka| kafka.stop(Signal::KILL)).await
     }
 
     /// Starts a broker that was killed, and waits until it answers.
     pub async fn start_broker(&self, number: u32) -> Result<()> {
-        let kafka = self.broker(number)?.kafka.clone();
-        blocking(move || kafka.start()).await?;
-        self.await_broker(number).await
+        self.on_broker(number, Kafka::start).await?;
+        self.on_broker(number, Kafka::wait_ready).await
     }
 
-    async fn await_broker(&self, number: u32) -> Result<()> {
-        let kafka = self.broker(number)?.kafka.clone();
-        blocking(move || kafka.wait_ready()).await
-    }
-
-    fn broker(&self, number: u32) -> Result<&Broker> {
+    async fn on_broker(&self, number: u32, act: fn(&Kafka) -> Result<()>) -> Result<()> {
         let index = usize::try_from(number)?.checked_sub(1);
-        index
-            .and_then(|index| self.brokers.get(index))
-            .with_context(|| format!("there is no broker {number}"))
+        let broker = index.and_then(|index| self.brokers.get(index));
+        let kafka = broker.with_context(|| format!("there is no broker {number}"))?.kafka.clone();
+        blocking(move || act(&kafka)).await
     }
 
     pub async fn kill_clickhouse(&self) -> Result<()> {

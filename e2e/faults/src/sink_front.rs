@@ -10,23 +10,21 @@
 //! it was started; they end when it is dropped. Limits: it holds the body of each insert in flight, a few MiB. It ends connections with a
 //! reset.
 
-mod halves;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-
-use halves::Halves;
 
 use super::gate::Gate;
 use super::kafka_front::Way;
@@ -206,7 +204,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<
     let body = body.collect().await.context("take a request")?.to_bytes();
     let query = head.uri.query().unwrap_or_default();
     if !is_insert(query) {
-        return shared.forward(head, Halves::whole(body)).await;
+        return shared.forward(head, whole(body)).await;
     }
     let token = token(query).to_owned();
     let mut passage = Passage { leg: Leg::Head, written_rows: 0, body_bytes: body.len(), token };
@@ -217,7 +215,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<
     }
     passage.leg = Leg::Middle;
     let (broken, broken_in) = watch::channel(None);
-    let halves = Halves::with_gate(body, Arc::clone(&shared.gate), passage.clone(), broken);
+    let halves = halves(body, Arc::clone(&shared.gate), passage.clone(), broken);
     let answered = shared.forward(head, halves).await;
     match broken_in.borrow().clone() {
         None | Some(Verdict::Pass | Verdict::Late(_)) => {}
@@ -242,6 +240,34 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<
     Ok(response)
 }
 
+/// A body on its way to the server.
+type ToServer = UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// A body that nothing stops.
+fn whole(body: Bytes) -> ToServer {
+    Full::new(body).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body that stops between its halves until the gate lets it pass; `broken` is notified if the second half never comes.
+fn halves(
+    mut body: Bytes,
+    gate: Arc<Gate<Passage, Verdict>>,
+    passage: Passage,
+    broken: watch::Sender<Option<Verdict>>,
+) -> ToServer {
+    let first = body.split_to(body.len() / 2);
+    let second = async move {
+        let verdict = gate.pass(passage).await;
+        if matches!(verdict, Verdict::Pass | Verdict::Late(_)) {
+            return Ok(body);
+        }
+        broken.send_replace(Some(verdict));
+        Err(std::io::Error::new(std::io::ErrorKind::ConnectionAborted, "cut by a scenario"))
+    };
+    let halves = stream::iter([Ok(first)]).chain(stream::once(second));
+    StreamBody::new(halves.map_ok(Frame::data)).boxed_unsync()
+}
+
 impl Shared {
     /// The verdict for a passage; for a late one, this waits.
     async fn pass(&self, passage: Passage) -> Verdict {
@@ -255,7 +281,7 @@ impl Shared {
     async fn forward(
         &self,
         head: hyper::http::request::Parts,
-        body: Halves,
+        body: ToServer,
     ) -> Result<Response<Full<Bytes>>> {
         let stream = TcpStream::connect(&self.upstream).await.context("reach the server")?;
         stream.set_nodelay(true).context("prepare a connection")?;
