@@ -1,13 +1,13 @@
 //! One round of a scenario, from an empty topic to the counts.
 
 pub mod broker;
+mod changed;
 mod clock;
 pub mod columns;
 pub mod damage;
 pub mod disk;
 mod failover;
 mod foreign;
-mod format_change;
 pub mod input;
 pub mod kill;
 pub mod leave;
@@ -20,9 +20,7 @@ pub mod refuse;
 pub mod rows;
 mod rule_change;
 pub mod server;
-mod server_changed;
 pub mod shard;
-mod shard_added;
 mod shard_audit;
 pub mod spooled;
 mod storm;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::storm::{self, Storm};
 use super::{FEW, Family, ONE};
 use crate::scene::{Expected, SPANS_AFTER, Scene};
-use e2e_fixtures::letters::Place;
+use e2e_fixtures::letters::{Letters, Place};
 use e2e_fixtures::produce::Topic;
 use e2e_fixtures::spans::{Encoding, Generator, Run, Shape};
 
@@ -166,14 +166,18 @@ async fn bad_lettered(scene: &mut Scene<'_>, kill: bool) -> Result<Expected> {
     Ok(expected)
 }
 
-/// Ends the load, and checks the letters once everything is committed.
-async fn ensure_letters(scene: &mut Scene<'_>, places: &BTreeSet<Place>, may_double: bool) -> Result<()> {
+/// Ends the load, and checks the letters once everything is committed: each of these messages has one, and only one unless `may_double`.
+pub(super) async fn ensure_letters(
+    scene: &mut Scene<'_>,
+    places: &BTreeSet<Place>,
+    may_double: bool,
+) -> Result<Letters> {
     scene.stop_load().await?;
     scene.wait_committed(0).await?;
     let letters = scene.letters().await?;
     letters.ensure_exactly(&scene.topic, "malformed", places)?;
     ensure!(may_double || letters.doubled() == 0, "{} letters are there again", letters.doubled());
-    Ok(())
+    Ok(letters)
 }
 
 async fn bad_skipped(scene: &mut Scene<'_>) -> Result<Expected> {

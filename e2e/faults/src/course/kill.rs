@@ -115,19 +115,6 @@ pub(super) async fn die<P, V>(scene: &mut Scene<'_>, caught: Caught<P, V>, reset
     Ok(killed)
 }
 
-/// Gateway 0 dies when the server has stored an INSERT but has not answered, and the same member comes back after `change`. Returns when it
-/// died, and the number of the new gateway.
-pub(super) async fn with_change(
-    scene: &mut Scene<'_>,
-    change: impl FnOnce(&mut Scene<'_>) -> Result<()>,
-) -> Result<(Instant, usize)> {
-    scene.start_under_load(Some("gateway-0")).await?;
-    let killed = at(scene, Step::AfterServerCommit).await?;
-    scene.retire(0)?;
-    change(scene)?;
-    Ok((killed, scene.start_gateway(Some("gateway-0"))?))
-}
-
 /// Starts gateway 0 again, in some rounds as another member.
 pub(super) fn come_back(scene: &mut Scene<'_>) -> Result<()> {
     let other = scene.round % OTHER_MEMBER_EVERY == OTHER_MEMBER_EVERY - 1;

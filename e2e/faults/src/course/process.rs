@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::leave::{END_MAX, NOT_LEFT};
 use super::rule_change::RuleChange;
-use super::{FEW, Family, MANY, ONE, clock, foreign, format_change};
+use super::{FEW, Family, MANY, ONE, changed, clock, foreign};
 use crate::kafka_front::Way;
 use crate::scene::{Expected, INSERTS_BEFORE, PATIENCE, SPANS_AFTER, Scene};
 use crate::sink_front::{Leg, Verdict};
@@ -100,7 +100,7 @@ impl Family for Process {
             Process::ClockJump => clock::play(scene).await,
             Process::RuleChange => RuleChange::Settings.play(scene).await,
             Process::RuleVersions => RuleChange::Versions.play(scene).await,
-            Process::FormatChange => format_change::play(scene).await,
+            Process::FormatChange => changed::format(scene).await,
             Process::ForeignMetadata => foreign::play(scene).await,
             Process::DuplicateMember => duplicate_member(scene).await,
         }

@@ -20,7 +20,8 @@ use crate::kafka_front;
 use crate::kafka_wire::OFFSET_COMMIT;
 use crate::scene::{Expected, SPANS_AFTER, Scene};
 use crate::sink_front::{self, Answer, Verdict};
-use e2e_fixtures::produce::Topic;
+use e2e_fixtures::kafka_fields::Fields;
+use e2e_fixtures::produce::Watermarks;
 use e2e_fixtures::spans::{NUMBER_KEY, Numbers};
 
 /// The spans that the table refuses: one in `every`, whose number has the remainder `rest`.
@@ -178,11 +179,10 @@ async fn all_letters(
 ) -> Result<Expected> {
     let sent = scene.stop_load().await?.clone();
     scene.wait_committed_within(0, SETTLE_PATIENCE).await?;
-    let brokers = scene.stage.servers.kafka();
-    let topic = format!("{}.dead-letter", scene.topic.name());
-    let named = topic.clone();
-    let letters = tokio::task::spawn_blocking(move || read_letters(&brokers, &named)).await??;
-    Topic::ensure(&scene.stage.servers.kafka(), &topic, 1).await?.delete().await?;
+    let (brokers, topic) = (scene.stage.servers.kafka(), scene.topic.dead_letters()?);
+    let (name, marks) = (topic.name().to_owned(), topic.watermarks().await?);
+    let letters = tokio::task::spawn_blocking(move || read_letters(&brokers, &name, &marks)).await??;
+    topic.delete().await?;
     let (must, doubtful) = (constraint.refused(&sent.acked), constraint.refused(&sent.doubtful));
     ensure!(!must.is_empty(), "no row was refused");
     let missing = must.difference(&letters).count();
@@ -197,22 +197,18 @@ async fn all_letters(
 }
 
 /// The numbers of the spans in a dead-letter topic. Each letter must have its reason.
-fn read_letters(brokers: &str, topic: &str) -> Result<BTreeSet<u64>> {
+fn read_letters(brokers: &str, topic: &str, marks: &[Watermarks]) -> Result<BTreeSet<u64>> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", brokers)
         .set("group.id", "sluice-e2e-looks")
         .set("enable.auto.commit", "false")
         .create()
         .context("make a reader of dead letters")?;
-    let metadata =
-        consumer.fetch_metadata(Some(topic), READ_PATIENCE).context("look for the dead letters")?;
-    let partitions = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
-    let (mut list, mut left) = (TopicPartitionList::new(), 0);
-    for partition in 0..i32::try_from(partitions)? {
-        let (low, high) = consumer.fetch_watermarks(topic, partition, READ_PATIENCE)?;
-        list.add_partition_offset(topic, partition, Offset::Offset(low))?;
-        left += high - low;
+    let mut list = TopicPartitionList::new();
+    for found in marks {
+        list.add_partition_offset(topic, found.partition, Offset::Offset(found.low))?;
     }
+    let mut left: i64 = marks.iter().map(|found| found.high - found.low).sum();
     consumer.assign(&list).context("read the dead letters")?;
     let (mut numbers, deadline) = (BTreeSet::new(), Instant::now() + READ_PATIENCE);
     while left > 0 {
@@ -242,7 +238,5 @@ fn number(letter: &BorrowedMessage<'_>) -> Result<u64> {
         payload.windows(key.len()).position(|bytes| bytes == key).context("a letter's span has a number")?;
     // Behind the attribute's key: the key and length of the value, and in it the key of an int.
     let digits = payload.get(at + key.len() + 3..).context("a number has digits")?;
-    let end = digits.iter().position(|byte| *byte < 0x80).context("a number has an end")?;
-    let digits = digits[..=end].iter().rev();
-    Ok(digits.fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f)))
+    Fields::of(digits).varint().context("a number has an end")
 }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::only_copy::MAY_BE_DOUBLED;
-use super::{FEW, Family, MANY, ONE, failover, server_changed, shard_added, shard_audit, zone_changed};
+use super::{FEW, Family, MANY, ONE, changed, failover, shard_audit, zone_changed};
 use crate::gate::Caught;
 use crate::kafka_front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
@@ -95,8 +95,8 @@ impl Family for Server {
             Server::WindowShort => window_short(scene, false).await,
             Server::WindowShortUntold => window_short(scene, true).await,
             Server::PastWindow => past_window(scene).await,
-            Server::ShardAdded => shard_added::play(scene).await,
-            Server::Changed => server_changed::play(scene).await,
+            Server::ShardAdded => changed::shard_added(scene).await,
+            Server::Changed => changed::server(scene).await,
             Server::ShardRowsVanish => shard_audit::play(scene).await,
             Server::ReplicaFailsOver => failover::play(scene).await,
             Server::ZoneChanged => zone_changed::play(scene).await,

@@ -338,6 +338,6 @@ async fn stands_still(scene: &mut Scene<'_>) -> Result<f64> {
 }
 
 /// Compares counts that metrics give as floating point.
-pub(super) fn is_same(one: f64, other: f64) -> bool {
+pub(crate) fn is_same(one: f64, other: f64) -> bool {
     (one - other).abs() < 0.5
 }

@@ -4,11 +4,11 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use futures::future::try_join_all;
-use rdkafka::producer::{FutureProducer, FutureRecord};
 
-use super::input::{producer, send};
+use super::input::{ensure_letters, producer, send};
+use super::volume::as_real;
 use crate::scene::{Expected, Scene};
 use e2e_fixtures::letters::Place;
 
@@ -17,9 +17,6 @@ const MESSAGES: usize = 1_500;
 
 /// Bytes of a message. A letter carries the message, and 512 letters and 1,152 KiB of them may be under way; neither limit is reached here.
 const MESSAGE_BYTES: usize = 1 << 10;
-
-/// How long the broker may take for a message.
-const SEND_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long all letters may take: one letter at a time for each partition on a busy machine.
 const LETTERS_PATIENCE: Duration = Duration::from_mins(3);
@@ -40,11 +37,11 @@ pub(super) enum Storm {
 pub(super) async fn play(scene: &mut Scene<'_>, storm: Storm) -> Result<Expected> {
     let places = if storm == Storm::Mixed {
         scene.start_load();
-        send_each(scene).await?
+        send_many(scene, b"{}").await?
     } else {
-        send_all(scene).await?
+        send_many(scene, &[0xff; MESSAGE_BYTES]).await?
     };
-    let letters = count(places.len());
+    let letters = as_real(places.len() as u64);
     scene.start_gateway(Some("gateway-0"))?;
     let first = scene.wait_metric(0, LETTERS, |count| count > 0.0).await?;
     let began = Instant::now();
@@ -61,62 +58,22 @@ pub(super) async fn play(scene: &mut Scene<'_>, storm: Storm) -> Result<Expected
         scene.start_load();
     }
     let expected = scene.recover(good).await?;
-    scene.stop_load().await?;
-    scene.wait_committed(0).await?;
-    ensure_letters(scene, places, storm == Storm::Killed).await?;
+    let places = places.into_iter().collect();
+    ensure_letters(scene, &places, storm == Storm::Killed).await?.ensure_in_order()?;
     Ok(Expected { measures: vec![("letters/s", rate)], ..expected })
 }
 
-/// Checks that each message has its letter, in the order of its partition, and only one unless a process was killed.
-async fn ensure_letters(scene: &mut Scene<'_>, places: Vec<Place>, may_double: bool) -> Result<()> {
-    let letters = scene.letters().await?;
-    letters.ensure_exactly(&scene.topic, "malformed", &places.into_iter().collect())?;
-    letters.ensure_in_order()?;
-    ensure!(may_double || letters.doubled() == 0, "{} letters are there again", letters.doubled());
-    Ok(())
-}
-
-async fn send_all(scene: &Scene<'_>) -> Result<Vec<Place>> {
-    let producer = producer(scene)?;
-    let value = vec![0xff; MESSAGE_BYTES];
-    let partitions = 0..scene.topic.partitions();
-    let sent = partitions.map(|partition| send_many(&producer, scene.topic.name(), partition, &value));
-    Ok(try_join_all(sent).await?.concat())
-}
-
-/// Sends one message after the other, so that those of the load come between them.
-async fn send_each(scene: &Scene<'_>) -> Result<Vec<Place>> {
+/// Sends the message to every partition, one after the other, so that those of the load come between them.
+async fn send_many(scene: &Scene<'_>, value: &[u8]) -> Result<Vec<Place>> {
     let producer = producer(scene)?;
     let partitions = 0..scene.topic.partitions();
     let sent = partitions.map(async |partition| {
         let mut places = Vec::new();
         for _ in 0..MESSAGES {
-            let offset = send(&producer, scene.topic.name(), partition, Some(b"{}")).await?;
+            let offset = send(&producer, scene.topic.name(), partition, Some(value)).await?;
             places.push((partition, offset));
         }
         anyhow::Ok(places)
     });
     Ok(try_join_all(sent).await?.concat())
-}
-
-async fn send_many(
-    producer: &FutureProducer,
-    topic: &str,
-    partition: i32,
-    value: &[u8],
-) -> Result<Vec<Place>> {
-    let send = |_| {
-        producer.send(FutureRecord::<(), [u8]>::to(topic).partition(partition).payload(value), SEND_PATIENCE)
-    };
-    let mut places = Vec::new();
-    for sent in (0..MESSAGES).map(send).collect::<Vec<_>>() {
-        let delivery = sent.await.map_err(|(error, _)| error).context("produce a bad message")?;
-        places.push((partition, delivery.offset));
-    }
-    Ok(places)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "thousands of letters")]
-fn count(letters: usize) -> f64 {
-    letters as f64
 }

@@ -309,6 +309,6 @@ async fn after_enqueue(volume: Volume, scene: &mut Scene<'_>, since: Instant) ->
 
 /// A whole number that is small enough to be exact in floating point.
 #[expect(clippy::cast_precision_loss, reason = "spans of a few seconds")]
-pub(super) fn as_real(spans: u64) -> f64 {
+pub(crate) fn as_real(spans: u64) -> f64 {
     spans as f64
 }

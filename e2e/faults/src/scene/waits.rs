@@ -8,6 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::load::{Feeding, SPANS_AFTER};
 use super::{Expected, PATIENCE, Scene};
+use crate::course::spooled::is_same;
+use crate::course::volume::as_real;
 use crate::gate::Rule;
 use crate::kafka_front::Way;
 use crate::sink_front::{SinkFront, Stored};
@@ -197,8 +199,7 @@ impl<'a> Scene<'a> {
         let count = self.oracle().count(&sent).await?;
         let doubled = count.rows - count.unique;
         let told = self.wait_metric(number, metric, |_| true).await?;
-        #[expect(clippy::cast_precision_loss, reason = "some thousands of rows")]
-        let differs = (told - doubled as f64).abs() > 0.5;
+        let differs = !is_same(told, as_real(doubled));
         ensure!(!differs, "{doubled} rows are doubled, but the gateway counts {told}");
         Ok(())
     }
