@@ -317,10 +317,8 @@ async fn make_topic_again(scene: &mut Scene<'_>) -> Result<()> {
     let (brokers, name) = (scene.stage.servers.kafka(), scene.topic.name().to_owned());
     scene.topic = until("the topic made again", PATIENCE, async || {
         // The broker continues the deletion after its answer.
-        Ok(match Topic::create_replicated(&brokers, &name, PARTITIONS, scene.stage.servers.brokers()).await {
-            Ok(topic) => Seen::Done(topic),
-            Err(error) => Seen::NotYet(format!("{error:#}")),
-        })
+        let replicas = scene.stage.servers.brokers();
+        Topic::create_replicated(&brokers, &name, PARTITIONS, replicas).await.map(Seen::Done)
     })
     .await?;
     scene.renew_producer()

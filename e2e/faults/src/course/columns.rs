@@ -145,12 +145,9 @@ async fn wait_for_table_alone(scene: &mut Scene<'_>) -> Result<()> {
     scene
         .wait("only blocks on the volume that wait for the table", DRAIN_PATIENCE, async |scene| {
             let seen = scene.gateway(0).metrics([WAITING, SPOOL_BLOCKS]).await;
-            Ok(match seen {
-                Some([waiting, blocks]) if waiting > 0.0 && spooled::is_same(waiting, blocks) => {
-                    Seen::Done(())
-                }
-                seen => Seen::NotYet(format!("{seen:?} wait and are there")),
-            })
+            let is_so =
+                seen.is_some_and(|[waiting, blocks]| waiting > 0.0 && spooled::is_same(waiting, blocks));
+            Ok(Seen::when(is_so, || format!("{seen:?} wait and are there")))
         })
         .await
 }

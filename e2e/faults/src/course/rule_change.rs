@@ -183,11 +183,9 @@ impl RuleChange {
                 let is_shared =
                     partitions.len() == gateways && partitions.values().all(|count| *count == share);
                 let is_known = (0..GATEWAYS).filter(|number| partitions.contains_key(&self.rule(*number)));
-                Ok(if is_shared && is_known.count() == gateways {
-                    Seen::Done(partitions.into_keys().collect())
-                } else {
-                    Seen::NotYet(format!("partitions by rule: {partitions:?}"))
-                })
+                let rules = || -> Vec<Rule> { partitions.keys().copied().collect() };
+                let found = (is_shared && is_known.count() == gateways).then(rules);
+                Ok(Seen::of(found, || format!("partitions by rule: {partitions:?}")))
             })
             .await
     }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::{FEW, Family};
+use super::{FEW, Family, spooled};
 use crate::kafka_front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
 use crate::segments;
@@ -93,9 +93,7 @@ impl Family for Volume {
     }
 
     async fn play(self, scene: &mut Scene<'_>) -> Result<Expected> {
-        scene.start_under_load(Some("gateway-0")).await?;
-        // Spans that are produced from here on continue the numbers of the load.
-        scene.stop_load().await?;
+        spooled::begin(scene).await?;
         if self == Volume::TermAway {
             // If a block is inserted before an earlier one, there is a gap, and everything behind it is read again.
             scene.wait_stored().await?;
@@ -123,8 +121,7 @@ impl Family for Volume {
             return after_enqueue(self, scene, since).await;
         }
         let recovery = scene.recovered(since).await?;
-        scene.produce(SPANS_AFTER).await?;
-        scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+        spooled::drained(scene).await?;
         Ok(Expected { recovery_s: Some(recovery), ..Expected::default() })
     }
 }
@@ -279,11 +276,7 @@ async fn after_enqueue(volume: Volume, scene: &mut Scene<'_>, since: Instant) ->
         .wait("an end of its commits", PATIENCE, async |scene| {
             let now = scene.committed_messages().await?;
             let before = std::mem::replace(&mut seen, now);
-            Ok(if before == now {
-                Seen::Done(now)
-            } else {
-                Seen::NotYet(format!("{now} messages are committed"))
-            })
+            Ok(Seen::of((before == now).then_some(now), || format!("{now} messages are committed")))
         })
         .await?;
     let messages = u64::try_from(messages).context("count messages")?;
@@ -297,8 +290,7 @@ async fn after_enqueue(volume: Volume, scene: &mut Scene<'_>, since: Instant) ->
     }
     scene.start_again(0, Some("gateway-0"))?;
     let recovery = scene.recovered(since).await?;
-    scene.produce(SPANS_AFTER).await?;
-    scene.wait_metric_within(0, SPOOL_BLOCKS, DRAIN_PATIENCE, |blocks| blocks == 0.0).await?;
+    spooled::drained(scene).await?;
     Ok(Expected {
         lost: if is_lost { on_volume } else { 0 },
         recovery_s: Some(recovery),

@@ -29,12 +29,9 @@ impl Scene<'_> {
         self.wait(what, PATIENCE, async |scene| {
             // Both values come from one answer: between two answers, a range may have left.
             let said = scene.members[number].gateway.metrics([IN_DOUBT, OLDEST_IN_DOUBT]).await;
-            Ok(match said {
-                Some([ranges, seconds]) if (ranges > 0.0, seconds > 0.0) == (wanted, wanted) => {
-                    Seen::Done(())
-                }
-                _ => Seen::NotYet(format!("their number, and seconds of the oldest: {said:?}")),
-            })
+            let is_so =
+                said.is_some_and(|[ranges, seconds]| (ranges > 0.0, seconds > 0.0) == (wanted, wanted));
+            Ok(Seen::when(is_so, || format!("their number, and seconds of the oldest: {said:?}")))
         })
         .await
     }

@@ -97,13 +97,8 @@ impl Scene<'_> {
     /// Produces this many spans at once and waits until all are acknowledged.
     pub async fn produce(&mut self, spans: u64) -> Result<()> {
         let feed = Feed { spans_per_second: None, ..self.feed(Encoding::OtlpProto) };
-        self.produce_as(&feed, spans).await
-    }
-
-    /// As [`Self::produce`], from this feed.
-    pub async fn produce_as(&mut self, feed: &Feed, spans: u64) -> Result<()> {
         let first = self.next_number();
-        let sent = self.producer.produce(feed, first..first + spans).await?;
+        let sent = self.producer.produce(&feed, first..first + spans).await?;
         self.add(sent);
         Ok(())
     }

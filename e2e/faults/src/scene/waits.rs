@@ -108,10 +108,7 @@ impl<'a> Scene<'a> {
     ) -> Result<f64> {
         self.wait(name, patience, async |scene| {
             let value = scene.members[number].gateway.metric(name).await;
-            Ok(match value.filter(|value| wanted(*value)) {
-                Some(value) => Seen::Done(value),
-                None => Seen::NotYet(format!("{value:?}")),
-            })
+            Ok(Seen::of(value.filter(|value| wanted(*value)), || format!("{value:?}")))
         })
         .await
     }
@@ -148,7 +145,7 @@ impl<'a> Scene<'a> {
         let last = self
             .wait("an insert after the fault", PATIENCE, async |_| {
                 let last = stored.borrow().last.filter(|last| *last > asked);
-                Ok(last.map_or(Seen::NotYet("none".to_owned()), Seen::Done))
+                Ok(Seen::of(last, || "none".to_owned()))
             })
             .await?;
         Ok(last.duration_since(since).as_secs_f64())
@@ -168,16 +165,13 @@ impl<'a> Scene<'a> {
         .await
     }
 
-    /// Waits until the group has committed everything except messages of this partition; returns how many those are.
-    pub async fn wait_committed_but(&mut self, partition: usize) -> Result<i64> {
+    /// Waits until the group has committed everything except messages of this partition.
+    pub async fn wait_committed_but(&mut self, partition: usize) -> Result<()> {
         self.wait(&format!("everything committed but partition {partition}"), PATIENCE, async |scene| {
             let lag = scene.topic.lag(&scene.group).await?;
             let left = lag.by_partition.get(partition).copied().unwrap_or_default();
-            Ok(if lag.messages == left && left > 0 {
-                Seen::Done(left)
-            } else {
-                Seen::NotYet(format!("{:?} messages are left by partition", lag.by_partition))
-            })
+            let is_all = lag.messages == left && left > 0;
+            Ok(Seen::when(is_all, || format!("{:?} messages are left by partition", lag.by_partition)))
         })
         .await
     }
