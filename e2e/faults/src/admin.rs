@@ -65,7 +65,6 @@ impl Admin {
         self.remaining(Method::POST, "/resume").await
     }
 
-    /// Returns what is left.
     pub async fn drainz(&self) -> Result<Remaining> {
         self.remaining(Method::GET, "/drainz").await
     }

@@ -21,12 +21,10 @@ const HELD: u64 = 2;
 /// Time between two checks whether a call is held.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// The library's source.
 const SOURCE: &str = include_str!("../disk_fails.c");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// To sync written data.
     Sync = 1,
     Read = 2,
     Write = 3,
@@ -64,7 +62,6 @@ impl FailingDisk {
         Ok(FailingDisk { preload, volume })
     }
 
-    /// The environment variables of its gateways.
     pub fn environment(&self) -> Vec<(String, PathBuf)> {
         let folder = ("SLUICE_DISK_FOLDER".to_owned(), self.volume.clone());
         [self.preload.environment("SLUICE_DISK_FAILS"), vec![folder]].concat()

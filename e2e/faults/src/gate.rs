@@ -77,7 +77,6 @@ pub struct Rule<'a, P, V> {
 }
 
 impl<P, V> Rule<'_, P, V> {
-    /// How often it was applied.
     pub fn applied(&self) -> u32 {
         self.applied.load(Ordering::Relaxed)
     }

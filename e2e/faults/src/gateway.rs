@@ -33,7 +33,6 @@ pub struct Orders {
     pub member: Option<String>,
     /// Port of its admin server, which is the same after each start.
     pub admin: Arc<Port>,
-    /// More environment variables.
     pub environment: Vec<(String, PathBuf)>,
     /// Its log file; a later process of the same name appends to it.
     pub log: PathBuf,

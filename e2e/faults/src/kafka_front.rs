@@ -30,7 +30,6 @@ const FRAME_BYTES_MAX: usize = 160 << 20;
 /// asks for 45 s, too long for a round.
 pub const SESSION_MS: i32 = 6_000;
 
-/// The behaviour of all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
     /// Frames pass.
@@ -63,12 +62,10 @@ pub struct Passage {
 /// What happens to a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is forwarded.
     #[default]
     Pass,
     /// It is dropped; its connection stays.
     Drop,
-    /// Its connection is reset.
     Reset,
     /// It is forwarded; the answer to a `Metadata` request loses the cluster's id.
     Unnamed,

@@ -20,17 +20,11 @@ use e2e_fixtures::kafka_fields::Fields;
 
 /// API keys that scenarios act on.
 pub const PRODUCE: i16 = 0;
-/// See [`PRODUCE`].
 pub const FETCH: i16 = 1;
-/// See [`PRODUCE`].
 pub const METADATA: i16 = 3;
-/// See [`PRODUCE`].
 pub const OFFSET_COMMIT: i16 = 8;
-/// See [`PRODUCE`].
 pub const JOIN_GROUP: i16 = 11;
-/// See [`PRODUCE`].
 pub const HEARTBEAT: i16 = 12;
-/// See [`PRODUCE`].
 pub const CONSUMER_GROUP_HEARTBEAT: i16 = 68;
 
 /// First version of `Metadata` with compact strings and tagged fields.

@@ -39,13 +39,11 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// Longest request. Chosen: several times the 8 s within which a gateway answers, so that a busy machine does not cause a missing answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Nanoseconds of a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The media type of OTLP in protobuf.
 pub const PROTOBUF: &str = "application/x-protobuf";
 
-/// The path of OTLP/HTTP.
 pub const PATH: &str = "/v1/traces";
 
 /// Clients that send until they are stopped.
@@ -70,7 +68,6 @@ struct Tally {
 
 /// The outcome of a request.
 enum Said {
-    /// It is accepted.
     Stored,
     /// 503 with Retry-After.
     Again,

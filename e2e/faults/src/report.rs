@@ -32,25 +32,21 @@ impl Ends {
     }
 }
 
-/// How one round went.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
     /// Spans that Kafka acknowledged, or gateways accepted.
     pub spans: u64,
     /// Accepted spans without a row.
     pub lost: u64,
-    /// Expected number of lost spans.
     pub lost_expected: u64,
     /// Rows beyond the first of a span.
     pub doubled: u64,
-    /// Expected number of doubled rows.
     pub doubled_expected: u64,
     /// Seconds from the end of the fault, or from the kill, to the first insert after it.
     pub recovery_s: Option<f64>,
     pub measures: Vec<(&'static str, f64)>,
     /// Exit codes of gateways that no scenario ended, and that were restarted.
     pub ends: Vec<i32>,
-    /// The expected exit codes.
     pub ends_expected: Ends,
     /// Seconds from the end of the load until everything was inserted.
     pub settle_s: f64,
@@ -107,11 +103,9 @@ pub struct Outcome {
     pub spans: u64,
     /// Accepted spans without a row.
     pub lost: u64,
-    /// Expected number of lost spans.
     pub lost_expected: u64,
     /// Rows beyond the first of a span.
     pub doubled: u64,
-    /// Expected number of doubled rows.
     pub doubled_expected: u64,
     /// The longest recovery, seconds; `None` if there is nothing to recover from.
     pub recovery_s: Option<f64>,

@@ -33,7 +33,6 @@ pub enum Fault {
     Otlp(Otlp),
 }
 
-/// A fault with its name.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Its name on the command line and in the report.
@@ -43,9 +42,7 @@ pub struct Scenario {
     pub fault: Fault,
     /// Changes of the usual config of the gateways.
     pub change: Value,
-    /// Brokers that it needs.
     pub brokers: u32,
-    /// Largest number of rounds.
     pub rounds_max: u32,
     /// Whether it takes many minutes, and runs only by its whole name.
     pub is_long: bool,

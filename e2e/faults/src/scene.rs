@@ -64,7 +64,6 @@ const START_AGAIN: Duration = Duration::from_secs(1);
 pub struct Stage {
     /// Brokers, ClickHouse and their fronts.
     pub servers: Servers,
-    /// The gateway's program.
     pub program: PathBuf,
     /// A folder for configs and logs.
     pub folder: PathBuf,
@@ -110,7 +109,6 @@ pub struct Scene<'a> {
     pub database: Database,
     /// Number of the round, from 0 on.
     pub round: u32,
-    /// The table that is counted.
     counted: &'static str,
     second_shard: Option<SecondShard>,
     group: String,
@@ -195,7 +193,6 @@ impl<'a> Scene<'a> {
         Ok(file.to_owned())
     }
 
-    /// The oracle that counts the rows.
     pub fn oracle(&self) -> Oracle {
         self.database.oracle(self.counted, self.producer.run())
     }
@@ -303,7 +300,6 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Number of messages that the group has committed.
     pub async fn committed_messages(&self) -> Result<i64> {
         let all: i64 = self.topic.watermarks().await?.iter().map(|marks| marks.high).sum();
         Ok(all - self.topic.lag(&self.group).await?.messages)

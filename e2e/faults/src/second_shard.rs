@@ -26,7 +26,6 @@ pub struct SecondShard {
     /// Reserved ports, also while the server is down.
     _ports: [Port; 2],
     native: String,
-    /// The front before the server.
     pub front: SinkFront,
     /// The server itself, without the front.
     pub server: Server,

@@ -21,7 +21,6 @@ const DONE_AT: usize = 32;
 /// Where the records begin: behind the marks of 1,024 blocks.
 const RECORDS_AT: usize = MARKS_AT + 1_024 * MARKS_BYTES;
 
-/// Bytes of a record's header.
 const HEADER_BYTES: usize = 768;
 
 /// The file of a log's committed offset, the bytes of one of its two places, and the positions of serial and offset in a place. The place

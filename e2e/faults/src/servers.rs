@@ -34,7 +34,6 @@ pub struct Servers {
     /// Reserved ports, also while the servers are down.
     _ports: Vec<Port>,
     kafka_gate: Arc<Gate<kafka_front::Passage, kafka_front::Verdict>>,
-    /// The front before ClickHouse.
     pub sink: SinkFront,
     /// ClickHouse itself, without the front.
     pub server: Server,
@@ -101,7 +100,6 @@ impl Servers {
         self.brokers.iter().map(|broker| broker.front.address()).collect()
     }
 
-    /// The gate of all brokers' fronts.
     pub fn kafka_gate(&self) -> &Gate<kafka_front::Passage, kafka_front::Verdict> {
         &self.kafka_gate
     }

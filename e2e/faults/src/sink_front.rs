@@ -35,7 +35,6 @@ const CODE_HEADER: &str = "X-ClickHouse-Exception-Code";
 /// Header with what an insert has written, as JSON with numbers in quotes.
 const SUMMARY_HEADER: &str = "X-ClickHouse-Summary";
 
-/// The step of an INSERT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leg {
     /// At the front; the server has seen nothing of it.
@@ -60,7 +59,6 @@ pub struct Passage {
 /// What happens to an INSERT.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is forwarded.
     #[default]
     Pass,
     /// Both connections are ended.

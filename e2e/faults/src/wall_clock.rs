@@ -10,7 +10,6 @@ use anyhow::Result;
 
 use super::preload::Preload;
 
-/// The library's source.
 const SOURCE: &str = include_str!("../wall_clock.c");
 
 /// The clock of all gateways that were started with its [environment](Self::environment).
@@ -22,7 +21,6 @@ impl WallClock {
         Preload::make(folder, &format!("{name}-clock"), "the clock that jumps", SOURCE, 1).map(WallClock)
     }
 
-    /// The environment variables of its gateways.
     pub fn environment(&self) -> Vec<(String, PathBuf)> {
         self.0.environment("SLUICE_WALL_CLOCK")
     }

@@ -21,7 +21,6 @@ pub struct Course<'a> {
     pub policy: Name,
     pub load: Load,
     pub partitions: u32,
-    /// Whether gateways have a queue volume.
     pub queue: Queue,
     pub hours: f64,
     /// Seed of partitions and noise; 0 is the script's.
@@ -43,7 +42,6 @@ pub struct Run {
     pub rescales: u32,
     /// The 99th percentile of the lag, in seconds.
     pub lag_p99_s: f64,
-    /// The largest lag, in seconds.
     pub lag_max_s: f64,
     /// Gateways times hours.
     pub replica_hours: f64,

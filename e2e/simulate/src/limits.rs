@@ -57,7 +57,6 @@ const LIMITS: [Limit; 15] = [
     limit(Load::SlowLeak, 96, 24.0, 1, [16.0, 5.0, 46.0, 285.0]),
 ];
 
-/// Runs the selection.
 pub fn check() -> anyhow::Result<()> {
     let mut passed = Vec::new();
     for limit in &LIMITS {

@@ -115,7 +115,6 @@ impl Plant {
         u32::try_from(self.weights.len()).expect("partitions are counted in the command line")
     }
 
-    /// The wanted number of gateways.
     pub fn wanted(&self) -> u32 {
         self.wanted
     }

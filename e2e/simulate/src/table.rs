@@ -2,7 +2,6 @@
 
 use super::Run;
 
-/// Its first line.
 pub const HEADER: &str = "load         partitions  policy    rescales  lag p99 s  lag max s  replica-hours  outage: replicas before -> peak";
 
 pub fn line(run: &Run) -> String {

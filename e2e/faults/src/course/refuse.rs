@@ -16,7 +16,6 @@ use crate::sink_front::{Answer, Leg, Passage, Verdict};
 /// How many inserts in a row get this answer: enough that some are tried more than once, within a small part of a second for each.
 const TIMES: u32 = 6;
 
-/// What scenarios wait for.
 const REFUSED: &str = "refused inserts";
 
 /// Spans before and during the measurement of how often an overloaded server gets requests: two seconds of load before, and five seconds
@@ -180,7 +179,6 @@ fn refuse<'a>(scene: &Scene<'a>, refusal: Refusal, times: u32) -> Rule<'a, Passa
 /// When the refusals ended, and the measurements.
 pub(super) type Refused = (Instant, Vec<(&'static str, f64)>);
 
-/// Some inserts are refused.
 pub(super) async fn refuse_some(scene: &mut Scene<'_>, refusal: Refusal) -> Result<Refused> {
     let rule = refuse(scene, refusal, TIMES);
     scene.wait_applied(REFUSED, &rule, TIMES).await?;

@@ -21,7 +21,6 @@ const MESSAGE_BYTES: usize = 1 << 10;
 /// How long all letters may take: one letter at a time for each partition on a busy machine.
 const LETTERS_PATIENCE: Duration = Duration::from_mins(3);
 
-/// The metric of stored dead letters.
 const LETTERS: &str = "sluice_gateway_dead_letters_total";
 
 /// What happens beside the letters.

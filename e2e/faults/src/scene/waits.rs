@@ -98,7 +98,6 @@ impl<'a> Scene<'a> {
         self.wait_metric_within(number, name, PATIENCE, wanted).await
     }
 
-    /// As [`Self::wait_metric`], with another deadline.
     pub async fn wait_metric_within(
         &mut self,
         number: usize,
@@ -156,7 +155,6 @@ impl<'a> Scene<'a> {
         self.wait_committed_within(messages_left, PATIENCE).await
     }
 
-    /// As [`Self::wait_committed`], with another deadline.
     pub async fn wait_committed_within(&mut self, messages_left: i64, patience: Duration) -> Result<()> {
         self.wait("everything committed", patience, async |scene| {
             let lag = scene.topic.lag(&scene.group).await?;

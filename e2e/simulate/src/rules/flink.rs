@@ -17,7 +17,6 @@ const CATCH_UP_SECONDS: f64 = 600.0;
 const RESTART_SECONDS: f64 = 60.0;
 /// Seconds for which a smaller number must be wanted before it is used.
 const DOWN_SECONDS: f64 = 600.0;
-/// The target utilization.
 const TARGET: f64 = 0.7;
 /// Deviation from the target without a rescale.
 const BOUNDARY: f64 = 0.15;

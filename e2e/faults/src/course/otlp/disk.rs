@@ -57,7 +57,6 @@ pub(super) async fn fails_reads(scene: &mut Scene<'_>) -> Result<Expected> {
     Ok(expected)
 }
 
-/// Fails the sync of a written record.
 async fn fail_held_sync(disk: &FailingDisk) -> Result<()> {
     disk.hold(Some(Hold::RecordSync))?;
     let caught = disk.caught(STEP_PATIENCE).await;

@@ -25,9 +25,7 @@ const GONE_FROM: u64 = 1 << 33;
 /// How a client ends its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Normally.
     Close,
-    /// With a reset.
     Reset,
     /// It stays open until the end of the round: all the time, the gateway has half a request.
     Stay,
