@@ -10,16 +10,14 @@
 //! held as a whole, at most [`FRAME_BYTES_MAX`]; a held frame stops the frames behind it on its connection.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
 
+use super::front::{Door, Told, Way, opened};
 use super::gate::Gate;
 use super::kafka_wire::{METADATA, Request, correlation_of_answer, set_session_timeout, without_cluster};
 
@@ -29,17 +27,6 @@ const FRAME_BYTES_MAX: usize = 160 << 20;
 /// Session timeout of every member, milliseconds, whatever it asks for: twice its heartbeats, and no less than brokers allow. The gateway
 /// asks for 45 s, too long for a round.
 pub const SESSION_MS: i32 = 6_000;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
-    /// Frames pass.
-    #[default]
-    Open,
-    /// No bytes pass, and no connection ends.
-    Blackhole,
-    /// Connections are closed, and new ones at once.
-    Refused,
-}
 
 /// The direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,93 +62,61 @@ struct Shared {
     broker: u32,
     upstream: String,
     gate: Arc<Gate<Passage, Verdict>>,
-    way: watch::Receiver<Way>,
 }
 
-pub struct KafkaFront {
-    address: SocketAddr,
-    way: watch::Sender<Way>,
-    shared: Option<Shared>,
-    listener: Option<TcpListener>,
-    accepting: Option<JoinHandle<()>>,
-}
+pub struct KafkaFront(Door);
 
 impl KafkaFront {
-    /// Listens on a free port of this machine, so that the broker can advertise it. It does not accept connections yet.
-    pub async fn bind(broker: u32, gate: &Arc<Gate<Passage, Verdict>>) -> Result<KafkaFront> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("listen for a broker's front")?;
-        let address = listener.local_addr().context("ask for the port of a broker's front")?;
-        let (way, way_in) = watch::channel(Way::Open);
-        let shared = Shared { broker, upstream: String::new(), gate: Arc::clone(gate), way: way_in };
-        Ok(KafkaFront { address, way, shared: Some(shared), listener: Some(listener), accepting: None })
-    }
-
-    /// Begins to accept, for the broker at `upstream` (`host:port`).
-    pub fn serve(&mut self, upstream: &str) {
-        if let (Some(listener), Some(shared)) = (self.listener.take(), self.shared.take()) {
-            let shared = Arc::new(Shared { upstream: upstream.to_owned(), ..shared });
-            self.accepting = Some(tokio::spawn(accept(listener, shared)));
-        }
+    /// Listens on a free port of this machine, in front of the broker at `upstream` (`host:port`).
+    pub async fn start(
+        broker: u32,
+        upstream: &str,
+        gate: &Arc<Gate<Passage, Verdict>>,
+    ) -> Result<KafkaFront> {
+        let shared = Arc::new(Shared { broker, upstream: upstream.to_owned(), gate: Arc::clone(gate) });
+        let serve = move |client: TcpStream, way: Told| {
+            let shared = Arc::clone(&shared);
+            async move { drop(relay(client, &way, &shared).await) }
+        };
+        Door::open("127.0.0.1", "a broker's front", serve).await.map(KafkaFront)
     }
 
     /// `host:port` where it listens.
     pub fn address(&self) -> String {
-        self.address.to_string()
+        self.0.address().to_string()
     }
 
     /// Sets the behaviour of all connections from now on.
     pub fn go(&self, way: Way) {
-        self.way.send_replace(way);
-    }
-}
-
-impl Drop for KafkaFront {
-    fn drop(&mut self) {
-        if let Some(accepting) = self.accepting.take() {
-            accepting.abort();
-        }
-    }
-}
-
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let mut connections = JoinSet::new();
-    loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        while connections.try_join_next().is_some() {}
-        let shared = Arc::clone(&shared);
-        // The client has to notice a broken connection.
-        connections.spawn(async move { relay(stream, &shared).await.ok() });
+        self.0.go(way);
     }
 }
 
 /// Unanswered requests of one connection, by correlation id.
 type Asked = Mutex<HashMap<i32, Request>>;
 
-async fn relay(client: TcpStream, shared: &Shared) -> Result<()> {
-    let mut way = shared.way.clone();
+async fn relay(client: TcpStream, way: &Told, shared: &Shared) -> Result<()> {
     let broker = TcpStream::connect(&shared.upstream).await.context("reach the broker")?;
     client.set_nodelay(true).and(broker.set_nodelay(true)).context("prepare a connection")?;
-    // Connections always end with a reset, by a verdict or because the broker has ended.
-    client.set_zero_linger().context("prepare a connection")?;
     let (client_in, client_out) = client.into_split();
     let (broker_in, broker_out) = broker.into_split();
     let asked = Asked::default();
     tokio::select! {
-        over = requests(client_in, broker_out, shared, &asked) => over,
-        over = answers(broker_in, client_out, shared, &asked) => over,
-        refused = way.wait_for(|way| *way == Way::Refused) => refused.map(drop).context("the front has ended"),
+        over = requests(client_in, broker_out, way, shared, &asked) => over,
+        over = answers(broker_in, client_out, way, shared, &asked) => over,
     }
 }
 
 async fn requests(
     mut client: OwnedReadHalf,
     mut broker: OwnedWriteHalf,
+    way: &Told,
     shared: &Shared,
     asked: &Asked,
 ) -> Result<()> {
     loop {
         let mut frame = read_frame(&mut client).await?;
-        shared.open().await?;
+        opened(way).await?;
         set_session_timeout(&mut frame, SESSION_MS);
         if let Some(request) = Request::read(&frame) {
             let passage = Passage { leg: Leg::Asked, request: request.clone(), broker: shared.broker };
@@ -179,12 +134,13 @@ async fn requests(
 async fn answers(
     mut broker: OwnedReadHalf,
     mut client: OwnedWriteHalf,
+    way: &Told,
     shared: &Shared,
     asked: &Asked,
 ) -> Result<()> {
     loop {
         let mut frame = read_frame(&mut broker).await?;
-        shared.open().await?;
+        opened(way).await?;
         let correlation = correlation_of_answer(&frame).unwrap_or_default();
         let request = asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&correlation);
         if let Some(request) = request {
@@ -198,14 +154,6 @@ async fn answers(
             }
         }
         write_frame(&mut client, &frame).await?;
-    }
-}
-
-impl Shared {
-    /// Waits until frames pass.
-    async fn open(&self) -> Result<()> {
-        let mut way = self.way.clone();
-        way.wait_for(|way| *way == Way::Open).await.map(drop).context("the front has ended")
     }
 }
 
@@ -228,6 +176,8 @@ async fn write_frame(to: &mut OwnedWriteHalf, frame: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use tokio::net::TcpListener;
 
     use super::*;
     use crate::kafka_wire::{HEARTBEAT, OFFSET_COMMIT};
@@ -256,7 +206,7 @@ mod tests {
 
     impl Client {
         async fn connect(front: &KafkaFront) -> Client {
-            let (from, to) = TcpStream::connect(front.address).await.unwrap().into_split();
+            let (from, to) = TcpStream::connect(front.address()).await.unwrap().into_split();
             Client(from, to)
         }
 
@@ -277,9 +227,7 @@ mod tests {
     }
 
     async fn front(gate: &Arc<Gate<Passage, Verdict>>) -> KafkaFront {
-        let mut front = KafkaFront::bind(1, gate).await.unwrap();
-        front.serve(&broker().await);
-        front
+        KafkaFront::start(1, &broker().await, gate).await.unwrap()
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 
+use super::front::Way;
 use super::gate::Gate;
 use super::kafka_front::{self, KafkaFront};
 use super::sink_front::SinkFront;
@@ -105,7 +106,7 @@ impl Servers {
     }
 
     /// Sets the behaviour of all connections to brokers from now on.
-    pub fn kafka_goes(&self, way: kafka_front::Way) {
+    pub fn kafka_goes(&self, way: Way) {
         self.brokers.iter().for_each(|broker| broker.front.go(way));
     }
 
@@ -180,8 +181,8 @@ async fn lay_brokers(
     let controllers: Vec<String> = of_each.iter().map(|[controller, ..]| controller.address()).collect();
     let mut brokers = Vec::new();
     for (number, own) in (1..=count).zip(of_each) {
-        let mut front = KafkaFront::bind(number, gate).await?;
         let [_, host, pods] = &own;
+        let front = KafkaFront::start(number, &pods.address(), gate).await?;
         let node = Node {
             number,
             host: host.address(),
@@ -190,7 +191,6 @@ async fn lay_brokers(
             controllers: controllers.clone(),
         };
         ports.extend(own);
-        front.serve(&node.pods_listen);
         let host = node.host.clone();
         let kafka = Kafka::beside(paths, folder.join(format!("kafka-{number}")), node);
         brokers.push(Broker { kafka, front, host });

@@ -10,7 +10,6 @@
 //! it was started; they end when it is dropped. Limits: it holds the body of each insert in flight, a few MiB. It ends connections with a
 //! reset.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,12 +21,11 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
 
+use super::front::{Door, Told, Way, opened};
 use super::gate::Gate;
-use super::kafka_front::Way;
 
 /// Header with the code of an exception; an answer without it is no exception.
 const CODE_HEADER: &str = "X-ClickHouse-Exception-Code";
@@ -105,17 +103,14 @@ pub struct Stored {
 struct Shared {
     upstream: String,
     gate: Arc<Gate<Passage, Verdict>>,
-    way: watch::Receiver<Way>,
     stored: watch::Sender<Stored>,
 }
 
 pub struct SinkFront {
-    address: SocketAddr,
+    door: Door,
     upstream: String,
     gate: Arc<Gate<Passage, Verdict>>,
-    way: watch::Sender<Way>,
     stored: watch::Receiver<Stored>,
-    accepting: JoinHandle<()>,
 }
 
 impl SinkFront {
@@ -126,19 +121,14 @@ impl SinkFront {
 
     /// Listens on a free port of this address of the machine, such as one that pods reach.
     pub async fn start_on(host: &str, upstream: &str) -> Result<SinkFront> {
-        let listener = TcpListener::bind((host, 0)).await.context("listen for the sink's front")?;
-        let address = listener.local_addr().context("ask for the port of the sink's front")?;
-        let (way, way_in) = watch::channel(Way::Open);
         let (stored_out, stored) = watch::channel(Stored::default());
         let gate: Arc<Gate<Passage, Verdict>> = Arc::default();
-        let shared = Shared {
-            upstream: upstream.to_owned(),
-            gate: Arc::clone(&gate),
-            way: way_in,
-            stored: stored_out,
-        };
-        let accepting = tokio::spawn(accept(listener, Arc::new(shared)));
-        Ok(SinkFront { address, upstream: upstream.to_owned(), gate, way, stored, accepting })
+        let upstream = upstream.to_owned();
+        let shared = Shared { upstream: upstream.clone(), gate: Arc::clone(&gate), stored: stored_out };
+        let shared = Arc::new(shared);
+        let serve = move |stream: TcpStream, way: Told| serve(stream, way, Arc::clone(&shared));
+        let door = Door::open(host, "the sink's front", serve).await?;
+        Ok(SinkFront { door, upstream, gate, stored })
     }
 
     /// Another one in front of the same server.
@@ -147,7 +137,7 @@ impl SinkFront {
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.door.address())
     }
 
     pub fn gate(&self) -> &Gate<Passage, Verdict> {
@@ -156,7 +146,7 @@ impl SinkFront {
 
     /// Sets the behaviour of all connections from now on.
     pub fn go(&self, way: Way) {
-        self.way.send_replace(way);
+        self.door.go(way);
     }
 
     /// Inserts that it has confirmed to gateways; changes with every insert.
@@ -165,39 +155,15 @@ impl SinkFront {
     }
 }
 
-impl Drop for SinkFront {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
+async fn serve(stream: TcpStream, way: Told, shared: Arc<Shared>) {
+    let (way, shared) = (&way, &*shared);
+    let service = hyper::service::service_fn(move |request| answer(way, shared, request));
+    let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    serving.await.ok();
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let mut connections = JoinSet::new();
-    loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        while connections.try_join_next().is_some() {}
-        if stream.set_zero_linger().is_err() {
-            continue;
-        }
-        let shared = Arc::clone(&shared);
-        connections.spawn(async move {
-            let mut way = shared.way.clone();
-            let shared = &*shared;
-            let service = hyper::service::service_fn(move |request| answer(shared, request));
-            let serving =
-                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            // The client has to notice a broken connection.
-            tokio::select! {
-                _ = serving => {}
-                _ = way.wait_for(|way| *way == Way::Refused) => {}
-            }
-        });
-    }
-}
-
-async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
-    let mut way = shared.way.clone();
-    way.wait_for(|way| *way == Way::Open).await.context("the front has ended")?;
+async fn answer(way: &Told, shared: &Shared, request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
+    opened(way).await?;
     let (head, body) = request.into_parts();
     let body = body.collect().await.context("take a request")?.to_bytes();
     let query = head.uri.query().unwrap_or_default();
@@ -229,7 +195,7 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<
         Verdict::Answer(answer) => return answer.response(),
     }
     // If the gateway was killed meanwhile, this task is dropped before this point.
-    way.wait_for(|way| *way == Way::Open).await.context("the front has ended")?;
+    opened(way).await?;
     if response.status() == StatusCode::OK {
         shared.stored.send_modify(|stored| {
             *stored = Stored { inserts: stored.inserts + 1, last: Some(Instant::now()) };
@@ -334,9 +300,11 @@ fn written_rows(response: &Response<Full<Bytes>>) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::sync::Mutex;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
 
     use super::*;
 
@@ -399,11 +367,11 @@ mod tests {
     async fn an_insert_passes_and_is_counted() {
         let (server, got) = server().await;
         let front = SinkFront::start(&server).await.unwrap();
-        let answer = post(front.address, INSERT).await;
+        let answer = post(front.door.address(), INSERT).await;
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
         assert_eq!((*got.lock().unwrap()).as_slice(), [BODY]);
         assert_eq!(front.stored().borrow().inserts, 1);
-        post(front.address, "/?query=SELECT").await;
+        post(front.door.address(), "/?query=SELECT").await;
         assert_eq!(front.stored().borrow().inserts, 1, "a question is no insert");
     }
 
@@ -413,7 +381,7 @@ mod tests {
         let front = SinkFront::start(&server).await.unwrap();
         let answer = Answer::exception(500, 241, "MEMORY_LIMIT_EXCEEDED", "Memory limit (total) exceeded.");
         let rule = front.gate().rule(1, Verdict::Answer(answer), |passage| passage.leg == Leg::Head);
-        let said = post(front.address, INSERT).await;
+        let said = post(front.door.address(), INSERT).await;
         assert!(said.starts_with("HTTP/1.1 500") && said.contains("exception-code: 241"), "{said}");
         assert!(said.contains("Code: 241. DB::Exception: Memory limit"), "{said}");
         assert_eq!(rule.applied(), 1);
@@ -426,11 +394,11 @@ mod tests {
         let (server, got) = server().await;
         let front = SinkFront::start(&server).await.unwrap();
         let trap = front.gate().trap("middle", |passage| passage.leg == Leg::Middle);
-        let posting = tokio::spawn(post(front.address, INSERT));
+        let posting = tokio::spawn(post(front.door.address(), INSERT));
         trap.caught(PATIENCE).await.unwrap().decide(Verdict::Reset);
         assert_eq!(posting.await.unwrap(), "");
         let trap = front.gate().trap("middle", |passage| passage.leg == Leg::Middle);
-        let posting = tokio::spawn(post(front.address, INSERT));
+        let posting = tokio::spawn(post(front.door.address(), INSERT));
         trap.caught(PATIENCE).await.unwrap().decide(Verdict::Pass);
         assert!(posting.await.unwrap().ends_with("ok"));
         let got = got.lock().unwrap();
@@ -442,7 +410,7 @@ mod tests {
         let (server, got) = server().await;
         let front = SinkFront::start(&server).await.unwrap();
         let trap = front.gate().trap("answer", |passage| passage.leg == Leg::Answered);
-        let posting = tokio::spawn(post(front.address, INSERT));
+        let posting = tokio::spawn(post(front.door.address(), INSERT));
         let caught = trap.caught(PATIENCE).await.unwrap();
         assert_eq!(caught.passage.written_rows, 2);
         caught.decide(Verdict::Answer(Answer { status: 502, code: None, text: "gone".into() }));
@@ -457,8 +425,8 @@ mod tests {
         let (server, _got) = server().await;
         let front = SinkFront::start(&server).await.unwrap();
         front.go(Way::Refused);
-        assert_eq!(post(front.address, INSERT).await, "");
+        assert_eq!(post(front.door.address(), INSERT).await, "");
         front.go(Way::Open);
-        assert!(post(front.address, INSERT).await.ends_with("ok"));
+        assert!(post(front.door.address(), INSERT).await.ends_with("ok"));
     }
 }

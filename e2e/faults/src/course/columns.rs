@@ -11,7 +11,7 @@ use super::broker::EXIT_NEW_START;
 use super::only_copy::wait_enqueued;
 use super::spooled;
 use super::volume::{self, DRAIN_PATIENCE, SPANS_AFTER, SPOOL_BLOCKS, as_real, read_all, run_drain_of};
-use crate::kafka_front::Way;
+use crate::front::Way;
 use crate::report::Ends;
 use crate::scene::{Expected, Scene};
 use crate::segments;

@@ -11,7 +11,7 @@ use super::Family;
 use super::spooled;
 use super::volume::{self, BLOCKS, SPANS_AWAY, SPOOL_BLOCKS};
 use crate::failing_disk::{Call, FailingDisk};
-use crate::kafka_front::Way;
+use crate::front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
 
 /// The exit code of a gateway whose volume has failed: its environment is broken, and a restart may find it repaired.

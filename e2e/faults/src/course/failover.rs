@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 use serde_json::json;
 
-use crate::kafka_front::Way;
+use crate::front::Way;
 use crate::scene::{Expected, PATIENCE, SPANS_AFTER, Scene};
 use crate::sink_front::{Leg, Verdict};
 

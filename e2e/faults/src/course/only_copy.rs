@@ -12,7 +12,8 @@ use super::volume::{
     SPOOL_BLOCKS, as_real, leave_on_volume, run_drain_of,
 };
 use super::{FEW, Family, kill};
-use crate::kafka_front::{self, Leg, Way};
+use crate::front::Way;
+use crate::kafka_front::{self, Leg};
 use crate::kafka_wire::OFFSET_COMMIT;
 use crate::scene::{Expected, PARTITIONS, PATIENCE, Scene};
 use crate::segments;

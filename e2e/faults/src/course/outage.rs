@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::volume::{DRAIN_PATIENCE, SPANS_READ, SPOOL_BLOCKS, as_real};
 use super::{Family, ONE};
-use crate::kafka_front::Way;
+use crate::front::Way;
 use crate::scene::{Expected, INSERTS_BEFORE, SPANS_AFTER, Scene};
 use e2e_fixtures::cluster::Seen;
 

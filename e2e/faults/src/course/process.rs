@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::leave::{END_MAX, NOT_LEFT};
 use super::rule_change::RuleChange;
 use super::{FEW, Family, MANY, ONE, changed, clock, foreign};
-use crate::kafka_front::Way;
+use crate::front::Way;
 use crate::scene::{Expected, INSERTS_BEFORE, PATIENCE, SPANS_AFTER, Scene};
 use crate::sink_front::{Leg, Verdict};
 use e2e_fixtures::cluster::Seen;

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::only_copy::MAY_BE_DOUBLED;
 use super::{FEW, Family, MANY, ONE, changed, failover, shard_audit, zone_changed};
+use crate::front::Way;
 use crate::gate::Caught;
-use crate::kafka_front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
 use crate::sink_front::{Leg, Passage, Verdict};
 

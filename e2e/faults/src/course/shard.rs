@@ -11,7 +11,7 @@ use super::Family;
 use super::only_copy::{MAY_BE_DOUBLED, wait_enqueued};
 use super::spooled::{self, REFUSED, SMALL_KIB};
 use super::volume::{self, BLOCKS, DRAIN_PATIENCE, SPOOL_BLOCKS, as_real, read_all};
-use crate::kafka_front::Way;
+use crate::front::Way;
 use crate::scene::{Expected, Scene};
 use crate::segments;
 use e2e_fixtures::cluster::Seen;

@@ -24,8 +24,8 @@ use super::volume::{
     leave_on_volume, lose_volume, read_all,
 };
 use super::{FEW, Family};
+use crate::front::Way;
 use crate::gate::Caught;
-use crate::kafka_front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
 use crate::segments;
 use crate::sink_front::{Passage, Verdict};

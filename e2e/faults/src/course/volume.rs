@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::{FEW, Family, spooled};
-use crate::kafka_front::Way;
+use crate::front::Way;
 use crate::scene::{Expected, PATIENCE, Scene};
 use crate::segments;
 use e2e_fixtures::cluster::Seen;

@@ -15,7 +15,7 @@ use crate::course::damage::{has_damaged, refusing};
 use crate::course::spooled::is_same;
 use crate::course::volume::as_real;
 use crate::failing_disk::Hold;
-use crate::kafka_front::Way;
+use crate::front::Way;
 use crate::otlp_clients::REQUEST_SPANS;
 use crate::scene::{Expected, SPANS_AFTER, Scene};
 use crate::segments::{self, Left, Part};

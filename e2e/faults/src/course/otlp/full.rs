@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::{begin, ensure_answered, wait_told_again};
-use crate::kafka_front::Way;
+use crate::front::Way;
 use crate::otlp_clients::CLIENTS;
 use crate::scene::{Expected, PATIENCE, SPANS_AFTER, Scene};
 use e2e_fixtures::cluster::Seen;

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::{begin, ensure_answered};
 use crate::course::refuse::{Refusal, refuse_some};
-use crate::kafka_front::Way;
+use crate::front::Way;
 use crate::scene::{Expected, SPANS_AFTER, Scene};
 
 /// Spans that are accepted while ClickHouse is unreachable: two seconds of load.
