@@ -131,23 +131,6 @@ impl Clients {
     }
 }
 
-impl Tally {
-    fn count(&self, said: Said) {
-        match said {
-            Said::Stored => {}
-            Said::Again => {
-                self.told_again.fetch_add(1, Ordering::Relaxed);
-            }
-            Said::Broken => {
-                self.broken.fetch_add(1, Ordering::Relaxed);
-            }
-            Said::Wrong(words) => {
-                self.wrong.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(words);
-            }
-        }
-    }
-}
-
 struct OneClient {
     place: usize,
     http: Client<HttpConnector, Full<Bytes>>,
@@ -179,18 +162,27 @@ impl OneClient {
         let numbers: Range<u64> = first..first + REQUEST_SPANS;
         let body = Bytes::copy_from_slice(self.generator.message(numbers.clone()));
         let bytes = body.len() as u64;
-        let said = self.post(body).await;
-        let is_stored = matches!(said, Said::Stored);
-        if is_stored {
-            sent.acked.insert(numbers);
-            sent.messages += 1;
-            sent.bytes += bytes;
-            self.tally.accepted[self.place].fetch_add(1, Ordering::Relaxed);
-        } else {
-            sent.doubtful.insert(numbers);
-            self.tally.count(said);
+        let tally = &self.tally;
+        match self.post(body).await {
+            Said::Stored => {
+                sent.acked.insert(numbers);
+                sent.messages += 1;
+                sent.bytes += bytes;
+                tally.accepted[self.place].fetch_add(1, Ordering::Relaxed);
+                return true;
+            }
+            Said::Again => {
+                tally.told_again.fetch_add(1, Ordering::Relaxed);
+            }
+            Said::Broken => {
+                tally.broken.fetch_add(1, Ordering::Relaxed);
+            }
+            Said::Wrong(words) => {
+                tally.wrong.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(words);
+            }
         }
-        is_stored
+        sent.doubtful.insert(numbers);
+        false
     }
 
     async fn post(&self, body: Bytes) -> Said {

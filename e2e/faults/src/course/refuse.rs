@@ -116,7 +116,8 @@ impl Refusal {
 
     /// The server's exception. Texts: ClickHouse's sources, unchanged for years.
     fn exception(self) -> Answer {
-        let parts = |message: &str| Answer::exception(500, 252, "TOO_MANY_PARTS", message);
+        let of = |code, name: &str, message: &str| Answer::exception(500, code, name, message);
+        let parts = |message: &str| of(252, "TOO_MANY_PARTS", message);
         match self {
             Refusal::Parts => parts(
                 "Too many parts (3001 with average size of 1.00 MiB) in table 'a.b' in partition '20261121'. \
@@ -128,17 +129,11 @@ impl Refusal {
             Refusal::PartitionsInBlock => {
                 parts("Too many partitions for single INSERT block (more than 100).")
             }
-            Refusal::Queries => Answer::exception(
-                500,
-                202,
-                "TOO_MANY_SIMULTANEOUS_QUERIES",
-                "Too many simultaneous queries. Maximum: 100.",
-            ),
-            Refusal::ReadOnly => {
-                Answer::exception(500, 242, "TABLE_IS_READ_ONLY", "Table is in readonly mode.")
+            Refusal::Queries => {
+                of(202, "TOO_MANY_SIMULTANEOUS_QUERIES", "Too many simultaneous queries. Maximum: 100.")
             }
-            Refusal::UnknownStatus => Answer::exception(
-                500,
+            Refusal::ReadOnly => of(242, "TABLE_IS_READ_ONLY", "Table is in readonly mode."),
+            Refusal::UnknownStatus => of(
                 319,
                 "UNKNOWN_STATUS_OF_INSERT",
                 "Unknown status, client must retry. Reason: quorum timeout.",
@@ -147,9 +142,9 @@ impl Refusal {
                 Answer::exception(408, 159, "TIMEOUT_EXCEEDED", "Timeout exceeded: elapsed 9.1 seconds.")
             }
             Refusal::Keeper | Refusal::KeeperStored => {
-                Answer::exception(500, 999, "KEEPER_EXCEPTION", "Coordination error: Connection loss.")
+                of(999, "KEEPER_EXCEPTION", "Coordination error: Connection loss.")
             }
-            _ => Answer::exception(500, 241, "MEMORY_LIMIT_EXCEEDED", "Memory limit (total) exceeded."),
+            _ => of(241, "MEMORY_LIMIT_EXCEEDED", "Memory limit (total) exceeded."),
         }
     }
 }
