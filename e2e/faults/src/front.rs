@@ -22,7 +22,7 @@ pub enum Way {
     Refused,
 }
 
-/// The way of a connection, as it is told.
+/// The way of all connections, for one of them to follow.
 pub type Told = watch::Receiver<Way>;
 
 /// Waits until everything passes.
