@@ -28,14 +28,14 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 
 use crate::collector;
+use crate::command::{FileArgs, in_runtime, kept_in, named};
 use crate::outcomes::Outcomes;
 use crate::throughput::{InsertFormat, TableLayout};
 use case::{BlockSize, Case, Order};
 use course::{Course, Plan};
 use e2e_fixtures::spans::{Run, Shape};
-use e2e_stack::paths::remove_folder;
 use e2e_stack::process::interrupt;
-use e2e_stack::{programs, say};
+use e2e_stack::say;
 use report::Outcome;
 use servers::Broker;
 
@@ -99,9 +99,8 @@ pub struct BillArgs {
     #[arg(long)]
     list: bool,
 
-    /// Write the results to a file, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArgs,
 
     /// Write a drawing of the CPU time to a file, as SVG
     #[arg(long, value_name = "FILE")]
@@ -110,10 +109,6 @@ pub struct BillArgs {
     /// Folder for the data of Kafka and ClickHouse, about 15 GB with 20 million `rich` spans; default: that for temporary files
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-
-    /// Gateway program to measure; default: compiled from this checkout
-    #[arg(long, value_name = "FILE")]
-    gateway: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
@@ -246,20 +241,15 @@ pub fn run(args: &BillArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     interrupt::watch()?;
-    let gateway = match &args.gateway {
-        Some(file) => std::path::absolute(file).with_context(|| format!("find {}", file.display()))?,
-        None => programs::release_gateway()?,
-    };
+    let gateway = args.files.program()?;
     let collector = match args.collector {
         Switch::On => Some(collector::build()?),
         Switch::Off => None,
     };
-    let below = args.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = std::path::absolute(&below).with_context(|| format!("find {}", below.display()))?;
+    let folder = named(&args.folder.clone().unwrap_or_else(std::env::temp_dir))?;
     let folder = folder.join(format!("sluice-bill-{}", std::process::id()));
     let mut outcomes = Outcomes { runs: Vec::new() };
-    let runtime = tokio::runtime::Runtime::new().context("start the runtime")?;
-    let ran = runtime.block_on(async {
+    let ran = in_runtime(async {
         let broker = Broker::start(&folder.join("kafka")).await?;
         let course = Course {
             gateway,
@@ -272,27 +262,18 @@ pub fn run(args: &BillArgs) -> Result<ExitCode> {
         run_all(&course, &cases, &mut outcomes).await
     });
     // If the command is interrupted, the figures of the cases before are still shown.
-    let shown = outcomes.show(args.json.as_deref())?;
+    let shown = outcomes.show(args.files.json.as_deref())?;
     if let Some(file) = &args.plot {
         fs::write(file, plot::plot(&outcomes.runs)).with_context(|| format!("write {}", file.display()))?;
     }
-    let kept = || format!("configs and logs are in {}", folder.display());
-    ran.with_context(kept)?;
-    if outcomes.holds() {
-        remove_folder(&folder)?;
-    } else {
-        say::progress("bill", &kept());
-    }
+    ran.with_context(|| kept_in(&folder))?;
+    outcomes.remove_or_keep("bill", &folder)?;
     Ok(shown)
 }
 
 async fn run_all(course: &Course, cases: &[Case], outcomes: &mut Outcomes<Outcome>) -> Result<()> {
     for case in cases {
-        let outcome = course.run(case).await;
-        interrupt::check()?;
-        let outcome = outcome.unwrap_or_else(|error| Outcome::ended(case.name(), &format!("{error:#}")));
-        say::progress(&case.name(), &outcome.summary());
-        outcomes.runs.push(outcome);
+        outcomes.add(course.run(case).await, |error| Outcome::ended(case.name(), error))?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -53,6 +54,11 @@ pub fn on_stack<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 /// Does the work in a runtime of its own.
 pub fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Runtime::new().context("start the runtime")?.block_on(work)
+}
+
+/// The exit code of a command whose requirements are met or not.
+pub fn code(holds: bool) -> ExitCode {
+    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Tells where the files of a run are, if they are kept.

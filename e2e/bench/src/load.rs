@@ -126,11 +126,7 @@ fn chosen(name: &str) -> Vec<Case> {
 async fn run_all(course: &Course, cases: &[Case]) -> Result<Outcomes<Outcome>> {
     let mut outcomes = Outcomes { runs: Vec::new() };
     for case in cases {
-        let outcome = course.run(case).await;
-        interrupt::check()?;
-        let outcome = outcome.unwrap_or_else(|error| Outcome::ended(case, &format!("{error:#}")));
-        let held = format!("all held: {} requests, at most {:.1} MiB", outcome.requests, outcome.peak_mib);
-        outcomes.add(outcome, &held);
+        outcomes.add(course.run(case).await, |error| Outcome::ended(case, error))?;
     }
     outcomes.remove_or_keep("load", &course.folder)?;
     Ok(outcomes)

@@ -180,10 +180,7 @@ async fn run_all(
                 course.backlog(&name, size, outage, load).await
             }
         };
-        interrupt::check()?;
-        let outcome = outcome.unwrap_or_else(|error| Outcome::ended(scenario, &format!("{error:#}")));
-        let held = format!("all limits held, at most {:.1} MiB", outcome.peak_rss_mib);
-        outcomes.add(outcome, &held);
+        outcomes.add(outcome, |error| Outcome::ended(scenario, error))?;
     }
     Ok(outcomes)
 }

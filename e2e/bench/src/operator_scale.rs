@@ -37,7 +37,7 @@ use serde_json::{Value, json};
 use sluice_crds::TracePipeline;
 use sluice_crds::status::condition as kind;
 
-use crate::command::{in_runtime, named, on_stack, write_json};
+use crate::command::{code, in_runtime, named, on_stack, write_json};
 use e2e_fixtures::cluster::{Cluster, Namespace, Operator};
 use e2e_fixtures::local_operator::{
     LocalOperator, Node, Orders, POD_CORES, Silent, Volumes, ensure_definition,
@@ -133,9 +133,9 @@ pub fn run(args: &OperatorScaleArgs) -> Result<ExitCode> {
     let order = Order { pipelines: args.pipelines, quiet, silent };
     let work = measure(&order, &resolved, &program);
     let report = if target.needs_stack() { on_stack(work) } else { in_runtime(work) }?;
-    report.lines().iter().for_each(|line| say::line(line));
+    say::lines(&report.lines());
     write_json(args.json.as_deref(), &report)?;
-    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code(report.holds()))
 }
 
 /// The settings of a run.

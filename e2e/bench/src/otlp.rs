@@ -23,7 +23,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use crate::command::{FileArgs, kept_in, named, on_stack};
+use crate::command::{FileArgs, code, kept_in, named, on_stack};
 use course::Course;
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
@@ -127,11 +127,11 @@ pub fn run(args: &OtlpArgs) -> Result<ExitCode> {
     let entrants = [Entrant::Gateway(gateway), Entrant::Collector(collector)];
     let outcome = on_stack(measure(args, &entrants, &mut course, &mut report));
     // If a run fails, the figures of the runs before it are still shown.
-    report.lines().iter().for_each(|line| say::line(line));
+    say::lines(&report.lines());
     args.files.write(&report)?;
     outcome.with_context(|| kept_in(course.folder()))?;
     course.remove()?;
-    Ok(if report.is_reached() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code(report.is_reached()))
 }
 
 async fn measure(

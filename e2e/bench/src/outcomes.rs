@@ -5,106 +5,93 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use e2e_stack::paths::remove_folder;
+use e2e_stack::process::interrupt;
 use e2e_stack::say::{self, aligned};
 use serde::Serialize;
 
-use crate::command::{kept_in, write_json};
-
-/// Columns of words, which stand to the left.
-const WORDS: usize = 1;
+use crate::command::{code, kept_in, write_json};
 
 /// A column of a table: its name, and the cell of a run.
 pub type Column<R> = (&'static str, fn(&R) -> String);
 
-/// The names of columns.
-pub const fn headings<R, const COLUMNS: usize>(columns: &[Column<R>; COLUMNS]) -> [&'static str; COLUMNS] {
-    let mut names = [""; COLUMNS];
-    let mut place = 0;
-    while place < COLUMNS {
-        names[place] = columns[place].0;
-        place += 1;
-    }
-    names
-}
-
-/// The cells of a run.
-pub fn cells<R, const COLUMNS: usize>(columns: &[Column<R>; COLUMNS], run: &R) -> [String; COLUMNS] {
-    columns.map(|(_, cell)| cell(run))
-}
-
 /// A table of runs, line by line; the first `words` columns stand to the left.
-pub fn table<R, const COLUMNS: usize>(
-    columns: &[Column<R>; COLUMNS],
+pub fn table<R>(columns: &[Column<R>], runs: &[R], words: usize) -> Vec<String> {
+    table_of_known(columns, runs, words, |_| columns.len())
+}
+
+/// As [`table`]; of some runs only the first columns are known.
+fn table_of_known<R>(
+    columns: &[Column<R>],
     runs: &[R],
     words: usize,
+    known: impl Fn(&R) -> usize,
 ) -> Vec<String> {
-    let mut lines = vec![headings(columns).map(str::to_owned)];
-    lines.extend(runs.iter().map(|run| cells(columns, run)));
+    let names: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let cells = |run: &R| -> Vec<String> {
+        let (known, columns) = (known(run), columns.iter().enumerate());
+        columns.map(|(at, (_, cell))| if at < known { cell(run) } else { "-".to_owned() }).collect()
+    };
+    let lines: Vec<Vec<String>> = std::iter::once(names).chain(runs.iter().map(cells)).collect();
     aligned(&lines, words)
 }
 
-/// One run, with its line in a table of so many columns.
-pub trait Run<const COLUMNS: usize>: Serialize {
-    /// The columns' names; the first one is the run's.
-    const HEADINGS: [&'static str; COLUMNS];
+/// One run, which is a line of a table.
+pub trait Run: Serialize + Sized + 'static {
+    /// The first column is the run's name.
+    const COLUMNS: &'static [Column<Self>];
 
-    /// Its name.
     fn name(&self) -> &str;
 
-    /// Its line.
-    fn cells(&self) -> [String; COLUMNS];
+    /// How many columns are known, from the left: fewer if it was not measured.
+    fn known(&self) -> usize {
+        Self::COLUMNS.len()
+    }
+
+    /// Its figures in a line of progress; `None` if only the failures say anything.
+    fn said(&self) -> Option<String>;
 
     /// The requirements that were not met.
     fn failures(&self) -> &[String];
+
+    /// One line of progress.
+    fn summary(&self) -> String {
+        let failures = self.failures();
+        let failures = (!failures.is_empty()).then(|| format!("FAILED: {}", failures.join("; ")));
+        self.said().into_iter().chain(failures).collect::<Vec<_>>().join("; ")
+    }
 }
 
-/// All runs.
+/// All runs, in the order in which they ran.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcomes<R> {
-    /// In the order in which they were run.
     pub runs: Vec<R>,
 }
 
-impl<R> Outcomes<R> {
+impl<R: Run> Outcomes<R> {
     /// Whether everything held everywhere.
-    pub fn holds<const COLUMNS: usize>(&self) -> bool
-    where
-        R: Run<COLUMNS>,
-    {
+    pub fn holds(&self) -> bool {
         self.runs.iter().all(|run| run.failures().is_empty())
     }
 
     /// The table, line by line, and a line for each requirement that was not met.
-    pub fn table<const COLUMNS: usize>(&self) -> Vec<String>
-    where
-        R: Run<COLUMNS>,
-    {
-        let mut lines = vec![R::HEADINGS.map(str::to_owned)];
-        lines.extend(self.runs.iter().map(R::cells));
+    pub fn table(&self) -> Vec<String> {
         let failures = self.runs.iter().flat_map(|run| {
             run.failures().iter().map(move |failure| format!("{} FAILED: {failure}", run.name()))
         });
-        aligned(&lines, WORDS).into_iter().chain(failures).collect()
+        table_of_known(R::COLUMNS, &self.runs, 1, R::known).into_iter().chain(failures).collect()
     }
 
-    /// Adds a run, and prints its failures, or `held` if it has none.
-    pub(crate) fn add<const COLUMNS: usize>(&mut self, run: R, held: &str)
-    where
-        R: Run<COLUMNS>,
-    {
-        let said = match run.failures() {
-            [] => held.to_owned(),
-            failures => format!("FAILED: {}", failures.join("; ")),
-        };
-        say::progress(run.name(), &said);
+    /// Adds a run, and prints its summary. `ended` makes the run of an error, unless the command was interrupted.
+    pub(crate) fn add(&mut self, outcome: Result<R>, ended: impl FnOnce(&str) -> R) -> Result<()> {
+        interrupt::check()?;
+        let run = outcome.unwrap_or_else(|error| ended(&format!("{error:#}")));
+        say::progress(run.name(), &run.summary());
         self.runs.push(run);
+        Ok(())
     }
 
     /// Removes the folder of the runs if everything held; otherwise prints where it is.
-    pub(crate) fn remove_or_keep<const COLUMNS: usize>(&self, part: &str, folder: &Path) -> Result<()>
-    where
-        R: Run<COLUMNS>,
-    {
+    pub(crate) fn remove_or_keep(&self, part: &str, folder: &Path) -> Result<()> {
         if self.holds() {
             return remove_folder(folder);
         }
@@ -113,14 +100,9 @@ impl<R> Outcomes<R> {
     }
 
     /// Prints the table and writes the JSON file. Returns the exit code of the program.
-    pub(crate) fn show<const COLUMNS: usize>(&self, json: Option<&Path>) -> Result<ExitCode>
-    where
-        R: Run<COLUMNS>,
-    {
-        for line in self.table() {
-            say::line(&line);
-        }
+    pub(crate) fn show(&self, json: Option<&Path>) -> Result<ExitCode> {
+        say::lines(&self.table());
         write_json(json, self)?;
-        Ok(if self.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(code(self.holds()))
     }
 }

@@ -107,7 +107,7 @@ pub fn run(args: &SchemaBenchArgs) -> Result<ExitCode> {
     let mut report = Report { spans: args.spans, ..Report::default() };
     let outcome = on_stack(measure(args, &gateway, &mut report));
     // If a variant fails, the figures of the variants before it are still shown.
-    report.lines().iter().for_each(|line| say::line(line));
+    say::lines(&report.lines());
     args.files.write(&report)?;
     outcome.map(|()| ExitCode::SUCCESS)
 }

@@ -32,7 +32,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use sluice_gateway_config::Layout;
 
-use crate::command::{FileArgs, kept_in, on_stack};
+use crate::command::{FileArgs, code, kept_in, on_stack};
 pub(crate) use crate::figures::{float, ratio, rounded};
 use course::{Course, Finish};
 use e2e_fixtures::spans::{Encoding, Shape};
@@ -272,18 +272,18 @@ pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
     show(args, &report);
     args.files.write(&report)?;
     outcome?;
-    Ok(if report.is_reached() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code(report.is_reached()))
 }
 
 fn show(args: &ThroughputArgs, report: &Report) {
-    report.table().iter().for_each(|line| say::line(line));
+    say::lines(&report.table());
     if report.spool.is_some() {
         say::line("");
-        report.spool_table().iter().for_each(|line| say::line(line));
+        say::lines(&report.spool_table());
     }
     if args.threads {
         say::line("");
-        report.threads_table().iter().for_each(|line| say::line(line));
+        say::lines(&report.threads_table());
     }
 }
 

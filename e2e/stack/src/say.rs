@@ -38,6 +38,11 @@ pub fn line(text: &str) {
     put(&mut stdout().lock(), &format!("{text}\n"));
 }
 
+/// Prints these lines of a result.
+pub fn lines(texts: &[String]) {
+    texts.iter().for_each(|text| line(text));
+}
+
 /// One line of progress: seconds since the command began, the part it is about, what happened.
 pub fn progress(part: &str, text: &str) {
     put(&mut stdout().lock(), &format!("{:7.1}s  {part:<12} {text}\n", elapsed_seconds()));
@@ -48,16 +53,13 @@ pub fn error(text: &str) {
     put(&mut stderr().lock(), &format!("{text}\n"));
 }
 
-/// Lines of cells below one another: the first `words` columns to the left, numbers to the right.
-pub fn aligned<const COLUMNS: usize>(lines: &[[String; COLUMNS]], words: usize) -> Vec<String> {
-    let mut widths = [0; COLUMNS];
-    for cells in lines {
-        for (width, cell) in widths.iter_mut().zip(cells) {
-            *width = cell.len().max(*width);
-        }
-    }
-    let line = |cells: &[String; COLUMNS]| {
-        let padded = cells.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+/// Lines of cells below one another, as many in each: the first `words` columns to the left, numbers to the right.
+pub fn aligned<L: AsRef<[String]>>(lines: &[L], words: usize) -> Vec<String> {
+    let columns = lines.first().map_or(0, |cells| cells.as_ref().len());
+    let width = |column: usize| lines.iter().map(|cells| cells.as_ref()[column].len()).max();
+    let widths: Vec<usize> = (0..columns).filter_map(width).collect();
+    let line = |cells: &L| {
+        let padded = cells.as_ref().iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
             if column < words { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
         padded.collect::<Vec<_>>().join("  ")

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::account::Account;
-use crate::outcomes::Run;
+use crate::figures::cell;
+use crate::outcomes::{Column, Run};
 use crate::schema_bench::Answer;
 use crate::throughput::witness::Usage;
 use crate::throughput::{float, ratio, rounded};
@@ -134,44 +135,6 @@ impl Bill {
             questions: measured.questions.clone(),
         }
     }
-
-    fn cells(&self) -> [String; FIGURES] {
-        let cpu = &self.cpu_s_per_million;
-        let query = |name: &str| {
-            let answer = self.questions.iter().find(|answer| answer.name == name);
-            answer.map_or_else(unknown, |found| format!("{:.1}", found.cpu_milliseconds))
-        };
-        [
-            format!("{:.2}", cpu.program),
-            format!("{:.2}", cpu.inserts),
-            format!("{:.2}", cpu.views),
-            format!("{:.2}", cpu.merges),
-            format!("{:.2}", cpu.other),
-            format!("{:.2}", cpu.unattributed),
-            format!("{:.2}", cpu.whole),
-            format!("{:.0}", self.spans_per_s),
-            format!("{:.0}", self.rows_per_insert),
-            format!("{:.2}", self.write_amplification),
-            format!("{:.1}", self.written_bytes_per_span),
-            format!("{:.1}", self.stored_bytes_per_span),
-            self.parts_max.to_string(),
-            format!("{:.1}", self.program_peak_mib),
-            format!("{:.1}", self.server_peak_mib),
-            query("trace"),
-            query("tag"),
-        ]
-    }
-}
-
-/// Columns beside the name.
-const FIGURES: usize = 17;
-
-/// All columns.
-const COLUMNS: usize = FIGURES + 1;
-
-/// The cell of a value that is not known.
-fn unknown() -> String {
-    "-".to_owned()
 }
 
 impl Outcome {
@@ -180,48 +143,50 @@ impl Outcome {
         Outcome { case, bill: None, failures: vec![failure.to_owned()] }
     }
 
-    /// One line of progress.
-    pub fn summary(&self) -> String {
-        let figures = self.bill.as_ref().map(|bill| {
-            let Cpu { merges, whole, .. } = bill.cpu_s_per_million;
-            let amplified = bill.write_amplification;
-            format!("{whole:.2} CPU-s per million spans, {merges:.2} of them for merges; bytes are written {amplified:.2} times")
-        });
-        let failures = (!self.failures.is_empty()).then(|| format!("FAILED: {}", self.failures.join("; ")));
-        figures.into_iter().chain(failures).collect::<Vec<_>>().join("; ")
+    /// A figure of its bill with so many digits behind the point.
+    fn cell(&self, digits: usize, figure: fn(&Bill) -> f64) -> String {
+        cell(self.bill.as_ref().map(figure), digits)
+    }
+
+    /// The server's CPU time for a question.
+    fn question(&self, name: &str) -> String {
+        let mut answers = self.bill.iter().flat_map(|bill| &bill.questions);
+        cell(answers.find(|answer| answer.name == name).map(|found| found.cpu_milliseconds), 1)
     }
 }
 
-impl Run<COLUMNS> for Outcome {
-    const HEADINGS: [&'static str; COLUMNS] = [
-        "case",
-        "program",
-        "inserts",
-        "views",
-        "merges",
-        "other",
-        "unattributed",
-        "whole",
-        "spans/s",
-        "rows/insert",
-        "amplified",
-        "written B",
-        "stored B",
-        "max parts",
-        "program MiB",
-        "server MiB",
-        "trace ms",
-        "tag ms",
+impl Run for Outcome {
+    const COLUMNS: &'static [Column<Outcome>] = &[
+        ("case", |run| run.case.clone()),
+        ("program", |run| run.cell(2, |bill| bill.cpu_s_per_million.program)),
+        ("inserts", |run| run.cell(2, |bill| bill.cpu_s_per_million.inserts)),
+        ("views", |run| run.cell(2, |bill| bill.cpu_s_per_million.views)),
+        ("merges", |run| run.cell(2, |bill| bill.cpu_s_per_million.merges)),
+        ("other", |run| run.cell(2, |bill| bill.cpu_s_per_million.other)),
+        ("unattributed", |run| run.cell(2, |bill| bill.cpu_s_per_million.unattributed)),
+        ("whole", |run| run.cell(2, |bill| bill.cpu_s_per_million.whole)),
+        ("spans/s", |run| run.cell(0, |bill| bill.spans_per_s)),
+        ("rows/insert", |run| run.cell(0, |bill| bill.rows_per_insert)),
+        ("amplified", |run| run.cell(2, |bill| bill.write_amplification)),
+        ("written B", |run| run.cell(1, |bill| bill.written_bytes_per_span)),
+        ("stored B", |run| run.cell(1, |bill| bill.stored_bytes_per_span)),
+        ("max parts", |run| run.cell(0, |bill| float(bill.parts_max))),
+        ("program MiB", |run| run.cell(1, |bill| bill.program_peak_mib)),
+        ("server MiB", |run| run.cell(1, |bill| bill.server_peak_mib)),
+        ("trace ms", |run| run.question("trace")),
+        ("tag ms", |run| run.question("tag")),
     ];
 
     fn name(&self) -> &str {
         &self.case
     }
 
-    fn cells(&self) -> [String; COLUMNS] {
-        let figures = self.bill.as_ref().map_or_else(|| std::array::from_fn(|_| unknown()), Bill::cells);
-        let mut cells = std::iter::once(self.case.clone()).chain(figures);
-        std::array::from_fn(|_| cells.next().unwrap_or_default())
+    fn said(&self) -> Option<String> {
+        let bill = self.bill.as_ref()?;
+        let (Cpu { merges, whole, .. }, amplified) = (bill.cpu_s_per_million, bill.write_amplification);
+        Some(format!(
+            "{whole:.2} CPU-s per million spans, {merges:.2} of them for merges; bytes are written {amplified:.2} times"
+        ))
     }
 
     fn failures(&self) -> &[String] {

@@ -9,7 +9,7 @@ use super::config::LIMIT_MIB;
 use super::tally::Tally;
 use crate::figures::{broken, cell, count_cell, float, mib, percentile};
 use crate::memory::Usage;
-use crate::outcomes::{self, Column, Run, headings};
+use crate::outcomes::{Column, Run};
 use e2e_fixtures::oracle::Count;
 
 /// How one case went.
@@ -130,38 +130,36 @@ fn failures(case: &Case, seen: &Seen, outcome: &Outcome) -> Vec<String> {
     ])
 }
 
-const COLUMNS: [Column<Outcome>; 15] = [
-    ("case", |run| run.case.clone()),
-    ("requests", |run| run.requests.to_string()),
-    ("first", |run| run.accepted_first.to_string()),
-    ("retried", |run| run.retried.to_string()),
-    ("failed", |run| run.failed.to_string()),
-    ("req/s", |run| format!("{:.1}", run.req_per_s)),
-    ("p50 ms", |run| cell(run.p50_ms, 0)),
-    ("p90 ms", |run| cell(run.p90_ms, 0)),
-    ("p95 ms", |run| cell(run.p95_ms, 0)),
-    ("max ms", |run| cell(run.max_ms, 0)),
-    ("peak MiB", |run| format!("{:.1}", run.peak_mib)),
-    ("kills", |run| run.kills.to_string()),
-    ("rows", |run| count_cell(run.rows)),
-    ("lost", |run| count_cell(run.lost)),
-    ("doubled", |run| count_cell(run.doubled)),
-];
-
-impl Run<15> for Outcome {
-    const HEADINGS: [&'static str; 15] = headings(&COLUMNS);
+impl Run for Outcome {
+    const COLUMNS: &'static [Column<Outcome>] = &[
+        ("case", |run| run.case.clone()),
+        ("requests", |run| run.requests.to_string()),
+        ("first", |run| run.accepted_first.to_string()),
+        ("retried", |run| run.retried.to_string()),
+        ("failed", |run| run.failed.to_string()),
+        ("req/s", |run| format!("{:.1}", run.req_per_s)),
+        ("p50 ms", |run| cell(run.p50_ms, 0)),
+        ("p90 ms", |run| cell(run.p90_ms, 0)),
+        ("p95 ms", |run| cell(run.p95_ms, 0)),
+        ("max ms", |run| cell(run.max_ms, 0)),
+        ("peak MiB", |run| format!("{:.1}", run.peak_mib)),
+        ("kills", |run| run.kills.to_string()),
+        ("rows", |run| count_cell(run.rows)),
+        ("lost", |run| count_cell(run.lost)),
+        ("doubled", |run| count_cell(run.doubled)),
+    ];
 
     fn name(&self) -> &str {
         &self.case
     }
 
-    fn cells(&self) -> [String; 15] {
-        if self.requests == 0 {
-            let mut unknown = [(); 15].map(|()| "-".to_owned());
-            self.case.clone_into(&mut unknown[0]);
-            return unknown;
-        }
-        outcomes::cells(&COLUMNS, self)
+    fn known(&self) -> usize {
+        if self.requests == 0 { 1 } else { Self::COLUMNS.len() }
+    }
+
+    fn said(&self) -> Option<String> {
+        let said = || format!("all held: {} requests, at most {:.1} MiB", self.requests, self.peak_mib);
+        self.failures.is_empty().then(said)
     }
 
     fn failures(&self) -> &[String] {

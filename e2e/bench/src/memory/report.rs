@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::scenario::Scenario;
 use crate::figures::cell;
-use crate::outcomes::{self, Column, Run, headings};
+use crate::outcomes::{Column, Run};
 
 /// How one scenario went.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -36,11 +36,6 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the rows of its run were counted. If not, only its failure says anything.
-    pub(super) fn was_counted(&self) -> bool {
-        self.spans > 0
-    }
-
     /// The outcome of a scenario whose rows could not be counted, because the gateway ended or stalled.
     pub(super) fn ended(scenario: &Scenario, why: &str) -> Outcome {
         Outcome {
@@ -52,33 +47,32 @@ impl Outcome {
     }
 }
 
-const COLUMNS: [Column<Outcome>; 10] = [
-    ("scenario", |run| run.name.clone()),
-    ("limit MiB", |run| run.limit_mib.to_string()),
-    ("peak MiB", |run| format!("{:.1}", run.peak_rss_mib)),
-    ("anon MiB", |run| format!("{:.1}", run.peak_anonymous_mib)),
-    ("kills", |run| run.kills.to_string()),
-    ("spans", |run| run.spans.to_string()),
-    ("lost", |run| run.lost.to_string()),
-    ("doubled", |run| run.doubled.to_string()),
-    ("kspans/s", |run| cell(run.rate.map(|rate| rate / 1_000.0), 0)),
-    ("back s", |run| cell(run.recovery_s, 1)),
-];
-
-impl Run<10> for Outcome {
-    const HEADINGS: [&'static str; 10] = headings(&COLUMNS);
+impl Run for Outcome {
+    const COLUMNS: &'static [Column<Outcome>] = &[
+        ("scenario", |run| run.name.clone()),
+        ("limit MiB", |run| run.limit_mib.to_string()),
+        ("peak MiB", |run| format!("{:.1}", run.peak_rss_mib)),
+        ("anon MiB", |run| format!("{:.1}", run.peak_anonymous_mib)),
+        ("kills", |run| run.kills.to_string()),
+        ("spans", |run| run.spans.to_string()),
+        ("lost", |run| run.lost.to_string()),
+        ("doubled", |run| run.doubled.to_string()),
+        ("kspans/s", |run| cell(run.rate.map(|rate| rate / 1_000.0), 0)),
+        ("back s", |run| cell(run.recovery_s, 1)),
+    ];
 
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn cells(&self) -> [String; 10] {
-        if !self.was_counted() {
-            let mut unknown = [(); 10].map(|()| "-".to_owned());
-            (unknown[0], unknown[1]) = (self.name.clone(), self.limit_mib.to_string());
-            return unknown;
-        }
-        outcomes::cells(&COLUMNS, self)
+    /// Without a count of the rows, only the name and the limit.
+    fn known(&self) -> usize {
+        if self.spans == 0 { 2 } else { Self::COLUMNS.len() }
+    }
+
+    fn said(&self) -> Option<String> {
+        let said = || format!("all limits held, at most {:.1} MiB", self.peak_rss_mib);
+        self.failures.is_empty().then(said)
     }
 
     fn failures(&self) -> &[String] {

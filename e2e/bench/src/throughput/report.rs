@@ -186,8 +186,13 @@ const COLUMNS: [Column<RunReport>; 15] = [
 /// Columns of words, which stand to the left; numbers stand to the right.
 const WORDS: usize = 4;
 
-const SPOOL_HEADINGS: [&str; 5] =
-    ["name", "spans read from Kafka", "blocks to the volume", "blocks from it", "volume MiB"];
+const SPOOL_COLUMNS: [Column<Counts>; 5] = [
+    ("name", |counts| counts.phase.name().to_owned()),
+    ("spans read from Kafka", |counts| counts.read.to_string()),
+    ("blocks to the volume", |counts| counts.appended_blocks.to_string()),
+    ("blocks from it", |counts| counts.drained_blocks.to_string()),
+    ("volume MiB", |counts| format!("{:.1}", mib(counts.volume_bytes))),
+];
 
 const THREAD_HEADINGS: [&str; 5] = ["name", "thread", "user s", "system s", "ns/span"];
 
@@ -208,14 +213,8 @@ impl Report {
     /// The counts of the runs of `--spool` as lines of a table; empty without such runs.
     pub fn spool_table(&self) -> Vec<String> {
         let Some(comparison) = self.spool else { return Vec::new() };
-        let mut lines = vec![SPOOL_HEADINGS.map(str::to_owned)];
-        lines.extend(self.runs.iter().filter_map(|run| {
-            let Counts { phase, read, appended_blocks, drained_blocks, volume_bytes } = run.spool?;
-            let mib = format!("{:.1}", mib(volume_bytes));
-            let [read, appended, drained] = [read, appended_blocks, drained_blocks].map(|n| n.to_string());
-            Some([phase.name().to_owned(), read, appended, drained, mib])
-        }));
-        let mut lines = aligned(&lines, 1);
+        let counts: Vec<Counts> = self.runs.iter().filter_map(|run| run.spool).collect();
+        let mut lines = table(&SPOOL_COLUMNS, &counts, 1);
         lines.extend(comparison.lines());
         lines
     }
