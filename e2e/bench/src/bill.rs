@@ -25,7 +25,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use clap::{Args, ValueEnum};
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Args, ValueEnum};
 
 use crate::collector;
 use crate::command::{FileArgs, in_runtime, kept_in, named};
@@ -76,8 +77,8 @@ pub struct BillArgs {
     views: bool,
 
     /// Measure a Collector with its own tables too
-    #[arg(long, value_enum, default_value_t = Switch::On)]
-    collector: Switch,
+    #[arg(long, value_name = "on|off", hide_possible_values = true, action = ArgAction::Set, value_parser = BoolishValueParser::new(), default_value = "on")]
+    collector: bool,
 
     /// Partitions of the topic, all read at the same time
     #[arg(long, value_name = "P", default_value_t = 8, value_parser = clap::value_parser!(i32).range(1..=1024))]
@@ -173,15 +174,6 @@ enum ShapeChoice {
     All,
 }
 
-/// Whether something is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Switch {
-    /// Yes
-    On,
-    /// No
-    Off,
-}
-
 impl BillArgs {
     fn shapes(&self) -> &'static [Shape] {
         match self.shape {
@@ -209,7 +201,7 @@ impl BillArgs {
                     }
                 }
             }
-            if self.collector == Switch::On {
+            if self.collector {
                 cases.extend(Case::of_collector(*shape));
             }
         }
@@ -242,10 +234,7 @@ pub fn run(args: &BillArgs) -> Result<ExitCode> {
     }
     interrupt::watch()?;
     let gateway = args.files.program()?;
-    let collector = match args.collector {
-        Switch::On => Some(collector::build()?),
-        Switch::Off => None,
-    };
+    let collector = args.collector.then(collector::build).transpose()?;
     let folder = named(&args.folder.clone().unwrap_or_else(std::env::temp_dir))?;
     let folder = folder.join(format!("sluice-bill-{}", std::process::id()));
     let mut outcomes = Outcomes { runs: Vec::new() };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use e2e_stack::programs;
@@ -44,6 +44,11 @@ pub fn write_json(file: Option<&Path>, results: &impl Serialize) -> Result<()> {
     let Some(file) = file else { return Ok(()) };
     let text = serde_json::to_string(results).context("write the results as JSON")?;
     fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))
+}
+
+/// The name of a value on the command line and in reports.
+pub fn value_name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Does the work while the local stack runs.

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 
 use crate::command::{FileArgs, kept_in, on_stack};
 use crate::outcomes::Outcomes;
@@ -69,7 +70,7 @@ pub struct MemoryArgs {
 }
 
 /// The gateway's `queue.mode`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 pub enum QueueMode {
     /// With a queue volume, the default: the gateway continues to read.
     #[default]

@@ -42,11 +42,11 @@ use e2e_stack::say;
 pub(crate) use entrant::InsertFormat;
 use entrant::{Entrant, Peer};
 use report::Report;
-pub(crate) use report::{layout_name, shape_name};
 pub(crate) use rows::Columns;
 pub(crate) use server::{Engine, Sink, stack_server};
 pub(crate) use sink::{NullSink, put_length, serve_connection, stored};
 use spool::{Comparison, Spool};
+pub(crate) use tally::Stored;
 pub(crate) use threads::thread_time;
 
 /// What to measure, with which load and which sinks.
@@ -55,11 +55,11 @@ pub(crate) use threads::thread_time;
 pub struct ThroughputArgs {
     /// Shape of the spans
     #[arg(long, value_enum)]
-    shape: LoadShape,
+    shape: Shape,
 
     /// Encoding of the messages; with `otlp-json`, whose record batches are up to three times as large, the gateway has 256 MiB
-    #[arg(long, value_enum, default_value_t = MessageEncoding::OtlpProto)]
-    encoding: MessageEncoding,
+    #[arg(long, value_enum, default_value_t = Encoding::OtlpProto)]
+    encoding: Encoding,
 
     /// Spans to put into the topic; figures are steady from a million `rich` and four million `loadgen` on
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -158,15 +158,6 @@ Exit codes:
      exited with 0 (a peer also by the signal), and with --spool the volume is as fast as required
   1  otherwise";
 
-/// The two encodings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum MessageEncoding {
-    /// Protobuf
-    OtlpProto,
-    /// JSON
-    OtlpJson,
-}
-
 /// The three layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TableLayout {
@@ -188,15 +179,6 @@ impl TableLayout {
     }
 }
 
-/// The two load shapes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LoadShape {
-    /// Services of a web shop: 1,000 spans and 461 KB per message
-    Rich,
-    /// A load generator: 8,192 spans and 989 KB per message
-    Loadgen,
-}
-
 /// The two kinds of sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SinkChoice {
@@ -207,20 +189,6 @@ enum SinkChoice {
 }
 
 impl ThroughputArgs {
-    fn shape(&self) -> Shape {
-        match self.shape {
-            LoadShape::Rich => Shape::Rich,
-            LoadShape::Loadgen => Shape::Loadgen,
-        }
-    }
-
-    fn encoding(&self) -> Encoding {
-        match self.encoding {
-            MessageEncoding::OtlpProto => Encoding::OtlpProto,
-            MessageEncoding::OtlpJson => Encoding::OtlpJson,
-        }
-    }
-
     /// The measured programs: the gateway with each layout and format, then the peers.
     fn entrants(&self, gateway: &Path) -> Vec<Entrant> {
         let mut entrants = Vec::new();
@@ -265,7 +233,7 @@ pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
     interrupt::watch()?;
     let gateway = args.files.program()?;
     args.peers.iter().try_for_each(build)?;
-    let mut report = Report { shape: shape_name(args.shape()), runs: Vec::new(), spool: None };
+    let mut report = Report { shape: args.shape, runs: Vec::new(), spool: None };
     let outcome = on_stack(measure(args, &gateway, &mut report));
     report.spool = args.spool.and_then(|asked| Comparison::of(asked, &report.runs));
     // If a run fails, the figures of the runs before it are still shown.
@@ -295,8 +263,7 @@ fn build(peer: &Peer) -> anyhow::Result<()> {
 }
 
 async fn measure(args: &ThroughputArgs, gateway: &Path, report: &mut Report) -> anyhow::Result<()> {
-    let mut course =
-        Course::lay(gateway, (args.shape(), args.encoding()), args.spans, args.partitions).await?;
+    let mut course = Course::lay(gateway, (args.shape, args.encoding), args.spans, args.partitions).await?;
     let outcome = rounds(args, &args.entrants(gateway), &mut course, report).await;
     let outcome = outcome.with_context(|| kept_in(course.folder()));
     let removed = course.remove(outcome.is_ok()).await;

@@ -6,8 +6,9 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::collector::{self, Schema};
+use crate::command::value_name;
 use crate::schema_bench::{Layout, NAMES, SERVICE_FIRST, TIME_FIRST, TRACE_FIRST, Variant, plain};
-use crate::throughput::{InsertFormat, TableLayout, layout_name, shape_name};
+use crate::throughput::{InsertFormat, TableLayout};
 use e2e_fixtures::gateway::Orders;
 use e2e_fixtures::pipeline::merged;
 use e2e_fixtures::spans::{Encoding, Shape};
@@ -83,14 +84,6 @@ impl FromStr for BlockSize {
 }
 
 impl Order {
-    fn name(self) -> &'static str {
-        match self {
-            Order::Service => "service",
-            Order::Time => "time",
-            Order::Trace => "trace",
-        }
-    }
-
     fn columns(self) -> &'static [&'static str] {
         match self {
             Order::Service => SERVICE_FIRST,
@@ -102,8 +95,8 @@ impl Order {
 
 impl Settings {
     fn name(&self) -> String {
-        let layout = layout_name(self.layout.layout());
-        let mut name = format!("{layout}-{}-{}", self.format.name(), self.order.name());
+        let (layout, format) = (value_name(&self.layout), value_name(&self.format));
+        let mut name = format!("{layout}-{format}-{}", value_name(&self.order));
         if let BlockSize::Rows(rows) = self.block {
             name.push('-');
             name.push_str(&rows.to_string());
@@ -132,7 +125,7 @@ impl Case {
 
     /// Its name in the report.
     pub fn name(&self) -> String {
-        let shape = shape_name(self.shape);
+        let shape = value_name(&self.shape);
         match &self.program {
             Program::Gateway(settings) => format!("{shape}-{}", settings.name()),
             Program::Collector(Schema::OwnMap) => format!("{shape}-collector-map"),
@@ -182,7 +175,7 @@ impl Case {
 }
 
 fn gateway_config(settings: &Settings, orders: &Orders, partitions: i32) -> Value {
-    let format = json!({"format": settings.format.config_name()});
+    let format = json!({"format": settings.format});
     let insert = match settings.block {
         BlockSize::Default => format,
         BlockSize::Rows(rows) => merged(&format, &json!({"maxRows": rows, "maxInterval": BLOCK_AGE})),

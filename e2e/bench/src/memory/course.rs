@@ -18,7 +18,7 @@ use super::pace::Pace;
 use super::report::Outcome;
 use super::scenario::{Outage, SIZES, Size, oversized_mib};
 use crate::figures::{broken, float, mib};
-use crate::throughput::{Columns, NullSink};
+use crate::throughput::{Columns, NullSink, Stored};
 use e2e_fixtures::gateway::{Orders, metric, table_statements};
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
@@ -293,8 +293,7 @@ fn counted(
     (sink, load): (&NullSink, &Load),
     held: u64,
 ) -> Result<Outcome> {
-    let sent = sink.count(load.run, load.spans)?;
-    let (lost, doubled, foreign) = (sent.tally.lost(), sent.tally.doubled(), sent.tally.foreign());
+    let Stored { rows, lost, doubled, foreign } = sink.count(load.run, load.spans)?.stored;
     let (resident_mib, limit_mib) = (mib(usage.resident_peak), size.limit_mib);
     let failures = broken([
         (usage.kills == 0, format!("the kernel OOM-killed {} processes", usage.kills)),
@@ -311,7 +310,7 @@ fn counted(
         peak_anonymous_mib: mib(usage.anonymous_peak),
         kills: usage.kills,
         spans: load.spans,
-        rows: sent.tally.rows(),
+        rows,
         lost,
         doubled,
         rate: None,

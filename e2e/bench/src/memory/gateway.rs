@@ -217,12 +217,8 @@ pub fn write_config(
 ) -> Result<PathBuf> {
     let queue = folder.join("queue");
     fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
-    let mode = match queue_mode {
-        QueueMode::Spill => "Spill",
-        QueueMode::Disabled => "Disabled",
-    };
     let change = json!({
-        "queue": {"mode": mode, "path": queue},
+        "queue": {"mode": queue_mode, "path": queue},
         "source": {"kafka": {
             "partitionsActiveMax": size.active,
             "recordBatchBytesMax": format!("{}MiB", size.record_batch_mib),

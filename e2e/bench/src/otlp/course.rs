@@ -17,13 +17,12 @@ use tokio::net::TcpStream;
 use super::Role;
 use super::entrant::{Entrant, Route, table_statements};
 use super::load::{Answers, Load};
-use super::report::{RunReport, Stored};
+use super::report::RunReport;
 use crate::memory::group::MemoryGroup;
 use crate::throughput::witness::{Usage, Watched};
-use crate::throughput::{Columns, Engine, NullSink, Sink, stack_server};
+use crate::throughput::{Columns, Engine, NullSink, Sink, Stored, stack_server};
 use crate::waiting::{LOOK, STALL, until_none_is_left};
 use e2e_fixtures::gateway::{self, Orders};
-use e2e_fixtures::oracle::Server;
 use e2e_fixtures::pipeline::TABLE;
 use e2e_fixtures::produce::{self, Topic};
 use e2e_fixtures::spans::Run;
@@ -130,7 +129,7 @@ impl Course {
         let server = stack_server();
         let question = format!("SELECT count() FROM `{name}`.`{TABLE}`");
         let outcome = async {
-            let raced = self.race(entrant, place, async || count(&server, &question).await).await?;
+            let raced = self.race(entrant, place, async || server.count(&question).await).await?;
             let sent = produce::Sent { acked: (0..place.load.spans).into(), ..produce::Sent::default() };
             let arrived = sink.arrived(place.load.run, &sent, Layout::Json).await?;
             let (lost, doubled) = arrived.lost.zip(arrived.doubled).context("the table was not counted")?;
@@ -200,16 +199,8 @@ impl Course {
             |left: u64| format!("{left} messages of the topic are not read, and no more in {STALL:?}");
         until_none_is_left(left, stalled).await?;
         process.end().await?;
-        let tally = sink.count(place.load.run, place.load.spans)?.tally;
-        let (rows, lost, doubled, foreign) = (tally.rows(), tally.lost(), tally.doubled(), tally.foreign());
-        Ok(Stored { rows, lost, doubled, foreign })
+        Ok(sink.count(place.load.run, place.load.spans)?.stored)
     }
-}
-
-/// The single number that a query returns.
-async fn count(server: &Server, question: &str) -> Result<u64> {
-    let answer = server.text(question, "TSV").await?;
-    answer.trim().parse().with_context(|| format!("read {answer:?} as a count"))
 }
 
 /// Waits until the process is ready. A gateway reports it; an edge then knows its topic. A Collector accepts connections.

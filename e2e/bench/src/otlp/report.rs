@@ -8,6 +8,7 @@ use super::Role;
 use super::load::Answers;
 use crate::figures::{broken, float, rounded, seconds};
 use crate::outcomes::{Column, table};
+use crate::throughput::Stored;
 use crate::throughput::witness::{ENDED_BY_SIGTERM, Usage};
 
 /// Required ratio of spans per CPU-second to the Collector's. Specified, like the limits of waits and memory: the command's help has them.
@@ -15,19 +16,6 @@ const TIMES_MIN: f64 = 5.0;
 
 /// The limit of the 99th percentile of waits at half of the rate, milliseconds.
 const P99_MAX_MS: f64 = 50.0;
-
-/// The stored spans of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Stored {
-    /// All stored spans.
-    pub rows: u64,
-    /// Sent spans that are not stored.
-    pub lost: u64,
-    /// Spans beyond the first of a number.
-    pub doubled: u64,
-    /// Stored spans that were not sent.
-    pub foreign: u64,
-}
 
 /// A run of a program.
 #[derive(Clone, Debug, PartialEq, Serialize)]

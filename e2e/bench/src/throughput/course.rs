@@ -16,7 +16,8 @@ use super::entrant::{Entrant, Route, table_statements};
 use super::report::{Arrived, RunReport};
 use super::rows::Columns;
 use super::server::{Engine, Sink};
-use super::sink::NullSink;
+use super::sink::{NullSink, Sent};
+use super::tally::Stored;
 use super::threads::{ThreadTime, Threads};
 use super::witness::{Usage, Watched};
 use crate::waiting::{LOOK, STALL, until_none_is_left};
@@ -256,19 +257,13 @@ impl Course {
     }
 
     fn counted(&self, sink: &NullSink) -> Result<Arrived> {
-        let sent = sink.count(self.run, self.sent.acked.count())?;
-        if sent.tally.foreign() > 0 {
-            say::error(&format!("{} rows are of no span that was produced", sent.tally.foreign()));
+        let Sent { format, bytes, stored } = sink.count(self.run, self.sent.acked.count())?;
+        let Stored { rows, lost, doubled, foreign } = stored;
+        if foreign > 0 {
+            say::error(&format!("{foreign} rows are of no span that was produced"));
         }
-        Ok(Arrived {
-            format: sent.format,
-            rows: sent.tally.rows(),
-            lost: Some(sent.tally.lost()),
-            doubled: Some(sent.tally.doubled()),
-            foreign: Some(sent.tally.foreign()),
-            bytes: sent.bytes,
-            server_cpu_us: None,
-        })
+        let (lost, doubled, foreign) = (Some(lost), Some(doubled), Some(foreign));
+        Ok(Arrived { format, rows, lost, doubled, foreign, bytes, server_cpu_us: None })
     }
 
     /// The folder of configs and logs.

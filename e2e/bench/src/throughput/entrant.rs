@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use serde::Serialize;
 use serde_json::json;
 use sluice_gateway_config::Layout;
 
@@ -34,8 +35,8 @@ const BUILD_SCRIPT: &str = "build.sh";
 const NATIVE_MEMORY_LIMIT: &str = "256MiB";
 const NATIVE_JSON_MEMORY_LIMIT: &str = "320MiB";
 
-/// How the gateway sends its blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// How the gateway sends its blocks; it is serialized as in the gateway's config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 pub enum InsertFormat {
     /// As rows
     RowBinary,
@@ -44,22 +45,6 @@ pub enum InsertFormat {
 }
 
 impl InsertFormat {
-    /// Its name on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            InsertFormat::RowBinary => "row-binary",
-            InsertFormat::Native => "native",
-        }
-    }
-
-    /// Its name in the gateway's config.
-    pub fn config_name(self) -> &'static str {
-        match self {
-            InsertFormat::RowBinary => "RowBinary",
-            InsertFormat::Native => "Native",
-        }
-    }
-
     /// The memory limit of a gateway that reads messages in this encoding.
     pub fn memory_limit(self, encoding: Encoding) -> &'static str {
         match (self, encoding) {
@@ -189,9 +174,9 @@ pub fn table_statements(program: &Path, route: &Route, folder: &Path) -> Result<
 }
 
 fn write_config(route: &Route, insert_format: InsertFormat, folder: &Path) -> Result<PathBuf> {
-    let (format, record_batch_max) = match route.encoding {
-        Encoding::OtlpProto => ("OtlpProto", RECORD_BATCH_MAX),
-        Encoding::OtlpJson => ("OtlpJson", JSON_RECORD_BATCH_MAX),
+    let record_batch_max = match route.encoding {
+        Encoding::OtlpProto => RECORD_BATCH_MAX,
+        Encoding::OtlpJson => JSON_RECORD_BATCH_MAX,
     };
     let orders = Orders {
         broker: HOST_ADDRESS,
@@ -203,11 +188,11 @@ fn write_config(route: &Route, insert_format: InsertFormat, folder: &Path) -> Re
     let mut change = json!({
         "source": {"kafka": {
             "partitionsActiveMax": route.partitions,
-            "format": format,
+            "format": route.encoding,
             "recordBatchBytesMax": record_batch_max,
         }},
         "sink": {"clickhouse": {
-            "insert": {"format": insert_format.config_name()},
+            "insert": {"format": insert_format},
             "schema": {"layout": route.layout},
         }},
         "memory": {"limit": insert_format.memory_limit(route.encoding)},

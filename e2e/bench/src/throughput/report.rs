@@ -65,8 +65,7 @@ pub struct RunReport {
 /// All runs on one topic.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// `rich` or `loadgen`.
-    pub shape: &'static str,
+    pub shape: Shape,
     /// In the order in which they ran.
     pub runs: Vec<RunReport>,
     /// How the queue volume compares with the live path, with `--spool`.
@@ -91,15 +90,6 @@ pub struct Arrived {
     pub bytes: u64,
     /// CPU time of the server, microseconds.
     pub server_cpu_us: Option<u64>,
-}
-
-/// The shape's name on the command line and in the report.
-pub fn shape_name(shape: Shape) -> &'static str {
-    match shape {
-        Shape::Numbered => "numbered",
-        Shape::Rich => "rich",
-        Shape::Loadgen => "loadgen",
-    }
 }
 
 /// A layout's name on the command line and in the report.
@@ -249,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_report_has_these_fields() {
-        let report = Report { shape: "rich", runs: vec![run()], spool: None };
+        let report = Report { shape: Shape::Rich, runs: vec![run()], spool: None };
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
             r#"{"shape":"rich","runs":[{"name":"gateway","layout":"map","format":"RowBinary","spans":1000000,"rows":1000000,"lost":0,"doubled":0,"wall_s":2.25,"cpu_s":2.0,"spans_per_cpu_s":500000.0,"bytes_per_span":98.5,"peak_rss_mib":100.0,"server_cpu_s":null}]}"#
@@ -269,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_columns_of_the_table_are_aligned() {
-        let table = Report { shape: "rich", runs: vec![run(), run()], spool: None }.table();
+        let table = Report { shape: Shape::Rich, runs: vec![run(), run()], spool: None }.table();
         assert_eq!(table.len(), 3);
         assert!(table.iter().all(|line| line.len() == table[0].len()), "{table:#?}");
     }
@@ -278,7 +268,7 @@ mod tests {
     fn a_thread_is_a_line_with_its_time_a_span() {
         let io = ThreadTime { name: "io".to_owned(), user_us: 40_000, system_us: 60_000 };
         let report =
-            Report { shape: "rich", runs: vec![RunReport { threads: vec![io], ..run() }], spool: None };
+            Report { shape: Shape::Rich, runs: vec![RunReport { threads: vec![io], ..run() }], spool: None };
         assert_eq!(
             report.threads_table(),
             ["name     thread  user s  system s  ns/span", "gateway  io        0.04      0.06    100.0"]

@@ -28,7 +28,7 @@ use tokio::runtime::Runtime;
 
 use super::frames;
 use super::rows::{Columns, Layout};
-use super::tally::Tally;
+use super::tally::{Stored, Tally};
 use e2e_fixtures::spans::Run;
 
 /// One body in this many is checked during the run; all are checked afterwards.
@@ -79,14 +79,13 @@ pub struct NullSink {
 }
 
 /// The result of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sent {
     /// The format that the first INSERT named.
     pub format: String,
     /// Bytes of all bodies, compressed as they came.
     pub bytes: u64,
-    /// The rows, by number.
-    pub tally: Tally,
+    pub stored: Stored,
 }
 
 impl NullSink {
@@ -123,7 +122,7 @@ impl NullSink {
     /// Checks every frame that was taken and counts the rows, as those of `spans` spans of `run`.
     pub fn count(&self, run: Run, spans: u64) -> Result<Sent> {
         let spool = self.shared.spool.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut sent = Sent { format: String::new(), bytes: 0, tally: Tally::new(spans) };
+        let (mut sent, mut tally) = (Sent::default(), Tally::new(spans));
         let (mut body, mut raw) = (Vec::new(), Vec::new());
         for (index, Taken { statement, body: place }) in spool.taken.iter().enumerate() {
             body.resize(usize::try_from(place.end - place.start)?, 0);
@@ -131,7 +130,7 @@ impl NullSink {
             raw.clear();
             let counted = frames::unpack(&body, &mut raw).and_then(|()| {
                 let layout = Layout::of_insert(statement, &self.shared.columns)?;
-                layout.walk(&raw, run, |row| sent.tally.add(row.number))
+                layout.walk(&raw, run, |row| tally.add(row.number))
             });
             counted.with_context(|| format!("count the rows of INSERT number {index}"))?;
             sent.bytes += place.end - place.start;
@@ -139,6 +138,7 @@ impl NullSink {
                 statement.rsplit(' ').next().unwrap_or_default().clone_into(&mut sent.format);
             }
         }
+        sent.stored = tally.stored();
         Ok(sent)
     }
 }
@@ -368,8 +368,8 @@ mod tests {
             sink.shared.take(INSERT, insert_of(numbers)).unwrap();
         }
         let counts = || {
-            let tally = sink.count(RUN, 300).unwrap().tally;
-            (tally.rows(), tally.lost(), tally.doubled(), tally.foreign())
+            let Stored { rows, lost, doubled, foreign } = sink.count(RUN, 300).unwrap().stored;
+            (rows, lost, doubled, foreign)
         };
         assert_eq!(counts(), (300, 0, 0, 0));
         let swallowed = sink.shared.spool.lock().unwrap().taken.remove(1);
@@ -391,10 +391,10 @@ mod tests {
         };
         sink.refuse(true);
         assert_eq!(send().await, (Some("202".to_owned()), None));
-        assert_eq!(sink.count(RUN, 100).unwrap().tally.rows(), 0);
+        assert_eq!(sink.count(RUN, 100).unwrap().stored.rows, 0);
         sink.refuse(false);
         assert_eq!(send().await, (None, Some(SUMMARY.1.to_owned())));
-        assert_eq!(sink.count(RUN, 100).unwrap().tally.lost(), 0);
+        assert_eq!(sink.count(RUN, 100).unwrap().stored.lost, 0);
     }
 
     #[test]

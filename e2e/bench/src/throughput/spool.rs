@@ -18,6 +18,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::report::RunReport;
+use crate::command::value_name;
 use crate::figures::{ratio, rounded};
 
 /// The measured figure.
@@ -128,10 +129,7 @@ impl Comparison {
     /// Two lines for a person.
     pub fn lines(&self) -> [String; 2] {
         let Comparison { spill_to_live, drain_to_live, both_to_live, least, .. } = self;
-        let name = match self.asked {
-            Spool::Spill => "spill",
-            Spool::Drain => "drain",
-        };
+        let name = value_name(&self.asked);
         let met = if self.is_met { "met" } else { "NOT met" };
         [
             format!(
@@ -147,6 +145,7 @@ mod tests {
     use super::super::report::{Arrived, Report, RunReport};
     use super::super::witness::Usage;
     use super::*;
+    use e2e_fixtures::spans::Shape;
 
     fn run(phase: Phase, cpu_s: i64) -> RunReport {
         let usage = Usage { user_us: cpu_s * 1_000_000, ..Usage::default() };
@@ -171,7 +170,7 @@ mod tests {
         let runs = [run(Phase::Live, 18), run(Phase::Spill, 30), run(Phase::Drain, 3)];
         for (asked, is_reached) in [(Some(Spool::Spill), false), (Some(Spool::Drain), true), (None, true)] {
             let spool = asked.and_then(|asked| Comparison::of(asked, &runs));
-            assert_eq!(Report { shape: "rich", runs: Vec::new(), spool }.is_reached(), is_reached);
+            assert_eq!(Report { shape: Shape::Rich, runs: Vec::new(), spool }.is_reached(), is_reached);
         }
     }
 }

@@ -2,8 +2,22 @@
 //!
 //! Job: exact counts of lost and doubled spans. Place in the flow: gets every row that the null sink received. Limits: one bit a span.
 
+use serde::Serialize;
+
 /// Bits in a word of the set.
 const WORD_BITS: u64 = 64;
+
+/// The rows of a run, compared with its spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stored {
+    pub rows: u64,
+    /// Spans without a row.
+    pub lost: u64,
+    /// Rows beyond the first of a span.
+    pub doubled: u64,
+    /// Rows of spans that were not produced.
+    pub foreign: u64,
+}
 
 /// Counts of the rows of a run.
 #[derive(Clone, Debug)]
@@ -37,24 +51,9 @@ impl Tally {
         }
     }
 
-    /// All rows.
-    pub fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    /// Numbers without a row.
-    pub fn lost(&self) -> u64 {
-        self.spans - self.unique
-    }
-
-    /// Rows beyond the first of a number.
-    pub fn doubled(&self) -> u64 {
-        self.rows - self.foreign - self.unique
-    }
-
-    /// Rows of spans that were not produced.
-    pub fn foreign(&self) -> u64 {
-        self.foreign
+    pub fn stored(&self) -> Stored {
+        let Tally { spans, unique, rows, foreign, .. } = *self;
+        Stored { rows, lost: spans - unique, doubled: rows - foreign - unique, foreign }
     }
 }
 
@@ -69,6 +68,6 @@ mod tests {
         for number in [Some(0), Some(0), Some(64), Some(100), None] {
             tally.add(number);
         }
-        assert_eq!((tally.rows(), tally.lost(), tally.doubled(), tally.foreign()), (103, 2, 3, 2));
+        assert_eq!(tally.stored(), Stored { rows: 103, lost: 2, doubled: 3, foreign: 2 });
     }
 }
