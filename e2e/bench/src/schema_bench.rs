@@ -26,7 +26,7 @@ use serde_json::json;
 use crate::command::{FileArgs, kept_in, on_stack};
 use crate::throughput::stack_server;
 use crate::throughput::witness::Watched;
-use crate::waiting::{STALL, until_none_is_left};
+use crate::waiting::{STALL, until_committed};
 use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::pipeline::merged;
 use e2e_fixtures::produce::{Compression, Feed, Producer, Topic};
@@ -243,13 +243,7 @@ impl Bench<'_> {
     /// Runs the gateway until its group has committed everything.
     async fn insert(&self, variant: &Variant, config: &Path, folder: &Path) -> Result<()> {
         let mut process = Watched::start(&gateway::command(self.gateway, config), folder)?;
-        let group = group(self.topic, variant);
-        let left = async || {
-            process.check()?;
-            anyhow::Ok(self.topic.lag(&group).await?.messages.unsigned_abs())
-        };
-        let stalled = |left: u64| format!("{left} messages behind, and it did not move for {STALL:?}");
-        until_none_is_left(left, stalled).await?;
+        until_committed(self.topic, &group(self.topic, variant), STALL, || process.check()).await?;
         process.end().await.map(drop)
     }
 }

@@ -19,13 +19,14 @@ use super::servers::{Broker, CaseServer};
 use crate::collector;
 use crate::schema_bench::Table;
 use crate::throughput::witness::{Usage, Watched};
+use crate::waiting::until_committed;
 use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::produce::{Compression, Feed, Load, Producer, Topic};
 use e2e_fixtures::spans::{Encoding, Run};
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
-/// Time between two checks of the load and of the group's lag. Each check of the lag costs the broker a connection.
+/// Time between two checks of the load.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Time between two progress lines.
@@ -102,7 +103,8 @@ impl Course {
         let table = Table::create(&server.client, DATABASE, &statements).await?;
         let before = server.reading()?;
         let inserted = self.insert(&name, (case, server), &command, (topic, folder)).await?;
-        say::progress(&name, &format!("all committed after {:.0} s; waiting for merges", inserted.seconds()));
+        let seconds = inserted.time.as_secs_f64();
+        say::progress(&name, &format!("all committed after {seconds:.0} s; waiting for merges"));
         let patience = Patience { quiet: plan.quiet, most: plan.quiet_max };
         let ended = until_quiet(&name, &table, server, patience).await?;
         let account = Account::read(&server.client, &table, ended.read_at_us).await?;
@@ -199,35 +201,10 @@ impl Course {
         let sent = load.stop().await?;
         let (acked, failure) = (sent.acked.count(), sent.failure.as_deref().unwrap_or("no failure"));
         ensure!(acked == plan.spans, "the broker took {acked} of {} spans: {failure}", plan.spans);
-        until_committed(&mut process, server, topic).await?;
+        // The group has the topic's name.
+        let check = || process.check().and_then(|()| server.reading().map(drop));
+        until_committed(topic, topic.name(), STALL, check).await?;
         let time = began.elapsed();
-        let usage = tokio::task::spawn_blocking(move || process.stop());
-        let usage = usage.await.context("the thread that stops a process ended")??;
-        Ok(Inserted { usage, time })
-    }
-}
-
-impl Inserted {
-    fn seconds(&self) -> f64 {
-        self.time.as_secs_f64()
-    }
-}
-
-/// Waits until the group, which has the topic's name, has committed the end of every partition.
-async fn until_committed(process: &mut Watched, server: &CaseServer, topic: &Topic) -> Result<()> {
-    let (mut last, mut moved) = (i64::MAX, Instant::now());
-    loop {
-        interrupt::check()?;
-        process.check()?;
-        server.reading()?;
-        let lag = topic.lag(topic.name()).await?.messages;
-        if lag == 0 {
-            return Ok(());
-        }
-        if lag < last {
-            (last, moved) = (lag, Instant::now());
-        }
-        ensure!(moved.elapsed() < STALL, "{lag} messages behind, and it did not move for {STALL:?}");
-        tokio::time::sleep(LOOK).await;
+        Ok(Inserted { usage: process.end().await?, time })
     }
 }

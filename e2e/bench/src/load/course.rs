@@ -18,6 +18,7 @@ use super::report::{Outcome, Seen};
 use super::tally::Tally;
 use crate::memory::{Behaviour, Front, Gateway};
 use crate::throughput::{Engine, Sink};
+use crate::waiting::{LOOK, STALL, until_none_is_left};
 use e2e_fixtures::gateway;
 use e2e_fixtures::oracle::Count;
 use e2e_fixtures::spans::Run;
@@ -28,15 +29,8 @@ use e2e_stack::say;
 /// How long ClickHouse takes to answer an INSERT, as in the published benchmark.
 const INSERT_TAKES: Duration = Duration::from_secs(3);
 
-/// Time between two checks of gateway and clients.
-const LOOK: Duration = Duration::from_millis(250);
-
 /// How long the gateway may take until it accepts requests.
 const START_PATIENCE: Duration = Duration::from_mins(1);
-
-/// A draining gateway that commits nothing for this long has failed. Chosen: longer than its pause between two tries while ClickHouse is
-/// away.
-const STALL: Duration = Duration::from_mins(2);
 
 /// The program of the runs, and their duration.
 pub struct Course {
@@ -149,21 +143,17 @@ impl Scene<'_> {
     async fn until_drained(&mut self) -> Result<()> {
         self.gateway.drain().await.context("the gateway did not answer POST /drain")?;
         say::progress(&self.case.name(), "the clients have ended, and the gateway is drained");
-        let (mut least, mut moved) = (u64::MAX, Instant::now());
-        loop {
-            interrupt::check()?;
+        let mut last = u64::MAX;
+        let left = async || {
             self.gateway.check()?;
+            // Without an answer, nothing is known to have moved.
             if let Some(left) = self.gateway.remaining().await {
-                if left.uncommitted == 0 && left.blocks == 0 {
-                    return Ok(());
-                }
-                if left.uncommitted < least {
-                    (least, moved) = (left.uncommitted, Instant::now());
-                }
+                last = left.uncommitted.max(left.blocks);
             }
-            ensure!(moved.elapsed() < STALL, "{least} requests are not inserted, and none was for {STALL:?}");
-            tokio::time::sleep(LOOK).await;
-        }
+            anyhow::Ok(last)
+        };
+        let stalled = |left: u64| format!("{left} requests are not inserted, and none was for {STALL:?}");
+        until_none_is_left(STALL, left, stalled).await
     }
 }
 

@@ -21,7 +21,7 @@ use super::report::RunReport;
 use crate::memory::group::MemoryGroup;
 use crate::throughput::witness::{Usage, Watched};
 use crate::throughput::{Columns, Engine, NullSink, Sink, Stored, stack_server};
-use crate::waiting::{LOOK, STALL, until_none_is_left};
+use crate::waiting::{LOOK, STALL, until_committed, until_none_is_left};
 use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::pipeline::TABLE;
 use e2e_fixtures::produce::{self, Topic};
@@ -171,7 +171,7 @@ impl Course {
         let stalled = |left: u64| {
             format!("{} of {} spans are stored, and no more in {STALL:?}", load.spans - left, load.spans)
         };
-        until_none_is_left(left, stalled).await?;
+        until_none_is_left(STALL, left, stalled).await?;
         let wall = began.elapsed();
         let usage = process.end().await.with_context(|| format!("stop {name}"))?;
         Ok(Raced { wall, answers, usage })
@@ -191,13 +191,8 @@ impl Course {
         let url = sink.url();
         gateway::write_config(&Orders { sink: &url, ..orders }.config(), &file)?;
         let mut process = Watched::start(&gateway::command(&self.gateway, &file), &folder)?;
-        let left = async || {
-            process.check().context("count the spans of the topic")?;
-            anyhow::Ok(topic.lag(name).await?.messages.unsigned_abs())
-        };
-        let stalled =
-            |left: u64| format!("{left} messages of the topic are not read, and no more in {STALL:?}");
-        until_none_is_left(left, stalled).await?;
+        let read = until_committed(topic, name, STALL, || process.check()).await;
+        read.context("count the spans of the topic")?;
         process.end().await?;
         Ok(sink.count(place.load.run, place.load.spans)?.stored)
     }

@@ -228,7 +228,7 @@ impl Course {
         let stalled = |left: u64| {
             format!("{name} is {left} behind and did not move for {STALL:?}; see {}", folder.display())
         };
-        until_none_is_left(left, stalled).await?;
+        until_none_is_left(STALL, left, stalled).await?;
         let wall = process.elapsed();
         let metrics = match &route.volume {
             Some(_) => process.listening().metrics_text().await,
