@@ -30,6 +30,7 @@ use crate::command::{FileArgs, kept_in, on_stack};
 use crate::outcomes::Outcomes;
 use course::Course;
 use e2e_stack::kafka::HOST_ADDRESS;
+use e2e_stack::paths::create_folder;
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 pub(crate) use front::{Behaviour, Front};
@@ -151,7 +152,7 @@ impl Plan {
 
     async fn run(self, scenarios: &[Scenario]) -> Result<Outcomes<Outcome>> {
         let folder = std::env::temp_dir().join(format!("sluice-memory-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = create_folder(folder)?;
         let Plan { program, broker, queue, outage, .. } = self;
         let course = Course { program, broker, queue, folder, outage };
         let mut laid: Option<(Size, Load)> = None;

@@ -46,6 +46,7 @@ use e2e_fixtures::pipeline::{Settings, condition, merged};
 use e2e_fixtures::produce::Topic;
 use e2e_stack::TargetArgs;
 use e2e_stack::images::Programs;
+use e2e_stack::paths::{create_folder, remove_folder};
 use e2e_stack::process::interrupt;
 use e2e_stack::programs::Form;
 use e2e_stack::say;
@@ -158,8 +159,7 @@ pub async fn measure(order: &Order, target: &Resolved, program: &Path) -> Result
     alone(&cluster).await?;
     ensure_definition(&cluster).await?;
     let name = format!("sluice-scale-{:x}", std::process::id());
-    let folder = std::env::temp_dir().join(&name);
-    std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let folder = create_folder(std::env::temp_dir().join(&name))?;
     let namespace = Namespace::create(&cluster, &name).await?;
     let mut ground = Ground { namespace, topic: None, node: None, volumes: None, folder };
     let measured = tokio::select! {
@@ -214,7 +214,7 @@ impl Ground {
             removed = removed.and(topic.delete().await);
         }
         if with_files {
-            removed = removed.and(std::fs::remove_dir_all(&self.folder).context("remove the run's files"));
+            removed = removed.and(remove_folder(&self.folder));
         } else {
             say::progress("scale", &format!("the operator's log is kept in {}", self.folder.display()));
         }

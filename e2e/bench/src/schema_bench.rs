@@ -15,7 +15,6 @@ mod report;
 mod table;
 mod variant;
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -31,6 +30,7 @@ use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::pipeline::merged;
 use e2e_fixtures::produce::{Compression, Feed, Producer, Topic};
 use e2e_fixtures::spans::{Encoding, Run, Shape};
+use e2e_stack::paths::{create_folder, remove_folder};
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 use e2e_stack::{clickhouse::HOST_URL, kafka::HOST_ADDRESS};
@@ -132,14 +132,13 @@ fn short(args: &SchemaBenchArgs, gateway: &Path) -> Result<()> {
 async fn measure(args: &SchemaBenchArgs, gateway: &Path, report: &mut Report) -> Result<()> {
     let run = Run::fresh();
     let name = format!("sluice-schema-bench-{:x}", run.id);
-    let folder = std::env::temp_dir().join(&name);
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let folder = create_folder(std::env::temp_dir().join(&name))?;
     let topic = Topic::create(HOST_ADDRESS, &name, PARTITIONS).await?;
     let bench = Bench { gateway, folder: &folder, topic: &topic, run, args };
     let outcome = bench.all(report).await;
     let removed = topic.delete().await;
     if outcome.is_ok() {
-        fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
+        remove_folder(&folder)?;
     }
     outcome.with_context(|| kept_in(&folder)).and(removed)
 }
@@ -198,8 +197,7 @@ impl Bench<'_> {
     }
 
     async fn variant(&self, variant: &Variant) -> Result<VariantReport> {
-        let folder = self.folder.join(variant.name);
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = create_folder(self.folder.join(variant.name))?;
         let database = format!("sluice_schema_bench_{:x}_{}", self.run.id, variant.name.replace('-', "_"));
         let config = self.config(variant, &database);
         let file = folder.join("gateway.yaml");

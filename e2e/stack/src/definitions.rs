@@ -10,7 +10,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use crate::maven;
-use crate::paths::{Paths, content_hash, fill_once, put, sources};
+use crate::paths::{Paths, content_hash, fill_once, put, remove_folder, sources};
 use crate::process::{Job, command, output};
 
 /// Name of its folder below the sources of the stack, and in the cache.
@@ -65,5 +65,5 @@ fn made_of_classes(paths: &Paths, folder: &Path) -> anyhow::Result<()> {
     let mut java = command("java");
     java.arg("--class-path").arg(jars.join("*")).arg(sources.join("Strimzi.java"));
     put(&folder.join("strimzi.json"), &output(&mut java).context("make Strimzi's definitions")?)?;
-    fs::remove_dir_all(&jars).context("remove Strimzi's classes")
+    remove_folder(&jars)
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 
 use crate::kubernetes::containerd;
-use crate::paths::Paths;
+use crate::paths::{Paths, create_folder, remove_folder};
 use crate::process::command;
 use crate::programs::{self, Form};
 use archive::{AUTHORITIES, Archive, Entry};
@@ -83,8 +83,8 @@ fn store(folder: &Path, name: &str, archive: &Archive) -> anyhow::Result<Image> 
     let reference = format!("{REGISTRY}/{name}:{}", built.tag);
     let file = folder.join(format!("{}.tar", built.tag));
     if !file.exists() {
-        crate::paths::remove_folder(folder)?;
-        fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+        remove_folder(folder)?;
+        create_folder(folder)?;
         let partial = file.with_added_extension("partial");
         fs::write(&partial, built.tar(&reference)?)
             .with_context(|| format!("write {}", partial.display()))?;

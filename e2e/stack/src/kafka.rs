@@ -4,7 +4,6 @@
 //!
 //! Other processes than the one that started it can stop and start it again: they find it by its pid file.
 
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -16,7 +15,7 @@ use anyhow::Context;
 use crate::kubernetes::NODE_ADDRESS;
 use crate::maven;
 use crate::part::Part;
-use crate::paths::{Paths, content_hash, fill_once, put, render, sources};
+use crate::paths::{Paths, content_hash, create_folder, fill_once, put, render, sources};
 use crate::process::{Daemon, Job, Signal, command, output};
 
 /// Version in `e2e/stack/kafka/pom.xml`.
@@ -175,7 +174,7 @@ impl Kafka {
     }
 
     fn configure(&self) -> anyhow::Result<()> {
-        fs::create_dir_all(&self.state).with_context(|| format!("create {}", self.state.display()))?;
+        create_folder(&self.state)?;
         put(&self.properties(), &self.rendered_properties())?;
         put(&self.state.join("log4j2.yaml"), LOGGING)?;
         if self.state.join("data/meta.properties").exists() {

@@ -174,10 +174,16 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
+/// Makes a folder and those above it, and returns it.
+pub fn create_folder(folder: impl Into<PathBuf>) -> anyhow::Result<PathBuf> {
+    let folder = folder.into();
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    Ok(folder)
+}
+
 /// Makes the folder in which a file or folder is to be.
 pub fn create_parent(path: &Path) -> anyhow::Result<()> {
-    let Some(parent) = path.parent() else { return Ok(()) };
-    fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))
+    path.parent().map_or(Ok(()), |parent| create_folder(parent).map(drop))
 }
 
 /// Writes a file only if its contents differ; returns whether it did. kube-proxy ends when its configuration is written, even with the same
@@ -207,7 +213,7 @@ pub fn fill_once(folder: &Path, fill: impl FnOnce(&Path) -> anyhow::Result<()>) 
     }
     let partial = folder.with_added_extension("partial");
     remove_folder(&partial)?;
-    fs::create_dir_all(&partial).with_context(|| format!("create {}", partial.display()))?;
+    create_folder(&partial)?;
     fill(&partial)?;
     fs::rename(&partial, folder)
         .with_context(|| format!("rename {} to {}", partial.display(), folder.display()))

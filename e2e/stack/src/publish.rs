@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 
 use crate::images::{ProgramArgs, Programs, build_image_in};
-use crate::paths::{self, remove_folder};
+use crate::paths::{self, create_folder, remove_folder};
 use crate::process::{command, interrupt, output};
 use crate::{crane, helm, say};
 
@@ -149,7 +149,7 @@ fn edit(file: &Path, change: impl Fn(&str) -> Option<String>) -> Result<()> {
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
+    create_folder(to)?;
     for entry in fs::read_dir(from).with_context(|| format!("list {}", from.display()))? {
         let entry = entry.with_context(|| format!("list {}", from.display()))?.path();
         let name = entry.file_name().context("an entry without name")?;

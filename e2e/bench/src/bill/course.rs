@@ -4,7 +4,6 @@
 //! ClickHouse, database, topic made -> process started -> spans at the rate -> all committed -> SIGTERM -> merges quiet -> logs -> queries
 //! ```
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -23,6 +22,7 @@ use crate::waiting::until_committed;
 use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::produce::{Compression, Feed, Load, Producer, Topic};
 use e2e_fixtures::spans::{Encoding, Run};
+use e2e_stack::paths::create_folder;
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
@@ -76,8 +76,7 @@ impl Course {
     /// The case could not be measured.
     pub async fn run(&self, case: &Case) -> Result<Outcome> {
         let name = case.name();
-        let folder = self.folder.join(&name);
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = create_folder(self.folder.join(&name))?;
         say::progress(&name, &case.describe());
         let server = CaseServer::start(&folder.join("clickhouse")).await?;
         let topic = format!("sluice-bill-{name}");

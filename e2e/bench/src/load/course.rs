@@ -4,7 +4,6 @@
 //! gateway accepts -> clients send for their time -> their last requests are accepted -> ClickHouse is fast -> drained -> SIGTERM -> rows counted
 //! ```
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -23,6 +22,7 @@ use e2e_fixtures::gateway;
 use e2e_fixtures::oracle::Count;
 use e2e_fixtures::spans::Run;
 use e2e_stack::clickhouse::HOST_URL;
+use e2e_stack::paths::{create_folder, remove_folder};
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
@@ -61,8 +61,7 @@ impl Course {
     pub async fn run(&self, case: &Case) -> Result<Outcome> {
         let name = case.name();
         let (run, folder) = (Run::fresh(), self.folder.join(&name));
-        let queue = folder.join("queue");
-        fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
+        let queue = create_folder(folder.join("queue"))?;
         let front = Front::start(HOST_URL.to_owned())?;
         let database = format!("sluice_load_{:x}", run.id);
         let file = folder.join("gateway.yaml");
@@ -77,7 +76,7 @@ impl Course {
         };
         sink.delete().await;
         // It has gigabytes if ClickHouse was away.
-        fs::remove_dir_all(&queue).with_context(|| format!("remove {}", queue.display()))?;
+        remove_folder(&queue)?;
         outcome
     }
 

@@ -4,11 +4,10 @@
 //! gateway reads -> after a quarter and a second of inserts: sink outage -> time passes -> sink is back -> all committed -> SIGTERM -> counts
 //! ```
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::QueueMode;
 use super::front::{Behaviour, Front};
@@ -20,6 +19,7 @@ use super::scenario::{Outage, SIZES, Size, oversized_mib};
 use crate::figures::{broken, float, mib};
 use crate::throughput::{Columns, NullSink, Stored};
 use e2e_fixtures::gateway::{Orders, metric, table_statements};
+use e2e_stack::paths::create_folder;
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
@@ -150,8 +150,7 @@ impl Course {
     }
 
     fn open(&self, name: &str, size: &Size, load: &Load) -> Result<Scene> {
-        let folder = self.folder.join(name);
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = create_folder(self.folder.join(name))?;
         let group = group_of(name, load);
         let (broker, topic) = (self.broker.as_str(), load.topic.name());
         // Printing the table's statement needs no server.

@@ -28,6 +28,7 @@ use super::group::MemoryGroup;
 use super::scenario::Size;
 use e2e_fixtures::gateway::{self, Listening, Orders};
 use e2e_fixtures::pipeline::merged;
+use e2e_stack::paths::create_folder;
 use e2e_stack::process::daemon::log_tail;
 
 /// Time between two samples of the memory. The kernel's own peak (`VmHWM`) also has what happens between two samples.
@@ -215,8 +216,7 @@ pub fn write_config(
     queue_mode: QueueMode,
     folder: &Path,
 ) -> Result<PathBuf> {
-    let queue = folder.join("queue");
-    fs::create_dir_all(&queue).with_context(|| format!("create {}", queue.display()))?;
+    let queue = create_folder(folder.join("queue"))?;
     let change = json!({
         "queue": {"mode": queue_mode, "path": queue},
         "source": {"kafka": {

@@ -6,7 +6,6 @@
 //!
 //! After an edge has ended, a gateway reads the spans in its topic into the null sink, which counts them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,6 +27,7 @@ use e2e_fixtures::produce::{self, Topic};
 use e2e_fixtures::spans::Run;
 use e2e_stack::clickhouse::HOST_URL;
 use e2e_stack::kafka::HOST_ADDRESS;
+use e2e_stack::paths::{create_folder, remove_folder};
 use e2e_stack::say;
 
 /// Partitions of a topic. Chosen: as many as of `cargo throughput`.
@@ -60,7 +60,7 @@ impl Course {
     /// Makes the folder of all runs.
     pub fn lay(role: Role, gateway: &Path, clients: u64) -> Result<Course> {
         let folder = std::env::temp_dir().join(format!("sluice-otlp-{}", std::process::id()));
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = create_folder(folder)?;
         Ok(Course { role, gateway: gateway.to_owned(), folder, clients, runs: 0 })
     }
 
@@ -71,7 +71,7 @@ impl Course {
 
     /// Removes the folder.
     pub fn remove(self) -> Result<()> {
-        fs::remove_dir_all(&self.folder).with_context(|| format!("remove {}", self.folder.display()))
+        remove_folder(&self.folder)
     }
 
     /// One run of this many spans, at a rate or at full speed.
@@ -94,7 +94,7 @@ impl Course {
             format!("{:.0} spans a second, {:.0} a CPU-second", report.spans_per_s, report.spans_per_cpu_s);
         say::progress(entrant.name(), &figures);
         // The volume has about 100 bytes a span; the next run needs that space.
-        e2e_stack::paths::remove_folder(&place.route.volume)?;
+        remove_folder(&place.route.volume)?;
         Ok(report)
     }
 
@@ -103,7 +103,7 @@ impl Course {
         self.runs += 1;
         let folder = self.folder.join(number.to_string());
         let route = Route::free(&format!("sluice_otlp_{:x}_{number}", run.id), &folder)?;
-        fs::create_dir_all(&route.volume).with_context(|| format!("create {}", route.volume.display()))?;
+        create_folder(&route.volume)?;
         let load = Load { run, spans, clients: self.clients, spans_per_second };
         Ok(Place { folder, route, load })
     }
@@ -179,8 +179,7 @@ impl Course {
 
     /// Counts the spans of a topic.
     async fn count_in(&self, topic: &Topic, place: &Place) -> Result<Stored> {
-        let folder = place.folder.join("count");
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = create_folder(place.folder.join("count"))?;
         let file = folder.join("gateway.yaml");
         let name = &place.route.name;
         let orders =

@@ -6,7 +6,6 @@
 
 mod spooled;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -26,6 +25,7 @@ use e2e_fixtures::gateway::Listening;
 use e2e_fixtures::produce::{self, Compression, Feed, Producer, Topic};
 use e2e_fixtures::spans::{Encoding, Run, Shape};
 use e2e_stack::kafka::HOST_ADDRESS;
+use e2e_stack::paths::{create_folder, remove_folder};
 use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
@@ -90,8 +90,7 @@ impl Course {
     ) -> Result<Course> {
         let run = Run::fresh();
         let name = format!("sluice-throughput-{:x}", run.id);
-        let folder = std::env::temp_dir().join(&name);
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = create_folder(std::env::temp_dir().join(&name))?;
         let topic = Topic::create(HOST_ADDRESS, &name, partitions).await?;
         let gateway = gateway.to_owned();
         let mut course = Course {
@@ -174,8 +173,7 @@ impl Course {
         let number = self.groups.len();
         let group = format!("{}-{number}", self.topic.name());
         self.groups.push(group.clone());
-        let folder = self.folder.join(number.to_string());
-        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        let folder = create_folder(self.folder.join(number.to_string()))?;
         let route = Route {
             topic: self.topic.name().to_owned(),
             partitions: self.topic.partitions(),
@@ -188,11 +186,8 @@ impl Course {
                 Finish::NullSink => Engine::Null.name(),
                 Finish::Server(engine) => engine.name(),
             },
-            volume: with_volume.then(|| folder.join("queue")),
+            volume: with_volume.then(|| create_folder(folder.join("queue"))).transpose()?,
         };
-        if let Some(volume) = &route.volume {
-            fs::create_dir_all(volume).with_context(|| format!("create {}", volume.display()))?;
-        }
         let statements = table_statements(&self.gateway, &route, &folder)?;
         Ok(Place { folder, route, statements, sink: None })
     }
@@ -279,8 +274,7 @@ impl Course {
         }
         removed = removed.and(self.topic.delete().await);
         if with_files {
-            let files = fs::remove_dir_all(&self.folder);
-            removed = removed.and(files.with_context(|| format!("remove {}", self.folder.display())));
+            removed = removed.and(remove_folder(&self.folder));
         }
         removed
     }

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 
 use super::{Programs, build_image};
+use crate::paths::create_folder;
 use crate::process::interrupt;
 use crate::programs::Form;
 use crate::say;
@@ -58,7 +59,7 @@ its contents. For kind: kind load image-archive FOLDER/operator.tar, and the sam
 pub fn run(args: &ImagesArgs) -> Result<ExitCode> {
     interrupt::watch()?;
     let programs = args.programs.programs()?;
-    fs::create_dir_all(&args.output).with_context(|| format!("create {}", args.output.display()))?;
+    create_folder(&args.output)?;
     for (name, program) in [("operator", &programs.operator), ("gateway", &programs.gateway)] {
         let image = build_image(name, program)?;
         let file = args.output.join(format!("{name}.tar"));

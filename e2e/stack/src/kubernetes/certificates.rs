@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{API_PORT, DNS_DOMAIN, Kubernetes, NODE_ADDRESS, NODE_NAME};
+use crate::paths::{create_folder, put};
 use crate::process::{command, output};
 
 /// Ten years: longer than any state folder lives.
@@ -23,8 +24,7 @@ const CLUSTER: &str = "sluice";
 
 /// Makes the files that are missing.
 pub fn ensure(kubernetes: &Kubernetes) -> anyhow::Result<()> {
-    let folder = folder(&kubernetes.state);
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let folder = create_folder(folder(&kubernetes.state))?;
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))
         .with_context(|| format!("close {}", folder.display()))?;
     let keys = Keys { folder };
@@ -155,7 +155,7 @@ impl Keys {
              - {{name: {CLUSTER}, context: {{cluster: {CLUSTER}, user: {user}}}}}\n\
              current-context: {CLUSTER}\n"
         );
-        super::super::paths::put(file, &text)?;
+        put(file, &text)?;
         fs::set_permissions(file, fs::Permissions::from_mode(0o600))
             .with_context(|| format!("close {}", file.display()))
     }

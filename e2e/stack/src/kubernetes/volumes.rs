@@ -3,11 +3,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::Context;
 
 use crate::part::Part;
+use crate::paths::create_folder;
 use crate::process::{Daemon, command};
 use crate::programs::{self, Form};
 
@@ -30,20 +30,13 @@ pub fn start(state: &Path, kubeconfig: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let program = programs::LOCAL_VOLUMES.file(Form::Checked);
-    let copy = state.join("programs").join(NAME);
-    fs::create_dir_all(state.join("programs")).with_context(|| format!("create {}", state.display()))?;
+    let copy = create_folder(state.join("programs"))?.join(NAME);
     // If this were a link, the next build could write into the running file, unless the linker replaces it.
     let fresh = copy.with_added_extension("new");
     fs::copy(&program, &fresh)
         .with_context(|| format!("copy {} to {}", program.display(), fresh.display()))?;
     fs::rename(&fresh, &copy).with_context(|| format!("rename {}", fresh.display()))?;
-    let folder = state.join("volumes");
-    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
-    daemon.start(&command_of(&copy, kubeconfig, &folder)).map(drop)
-}
-
-fn command_of(copy: &Path, kubeconfig: &Path, folder: &Path) -> Command {
     let mut volumes = command(copy);
-    volumes.arg("--kubeconfig").arg(kubeconfig).arg("--folder").arg(folder);
-    volumes
+    volumes.arg("--kubeconfig").arg(kubeconfig).arg("--folder").arg(create_folder(state.join("volumes"))?);
+    daemon.start(&volumes).map(drop)
 }

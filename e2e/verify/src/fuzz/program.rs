@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use super::{INPUT_SECONDS_MAX, Target};
 use e2e_stack::cargo::target_folder;
-use e2e_stack::paths::{Paths, remove_folder, workspace};
+use e2e_stack::paths::{Paths, create_folder, remove_folder, workspace};
 use e2e_stack::process::{Job, command, find_program, output};
 
 /// The compiler with sanitizers and their coverage.
@@ -104,7 +104,7 @@ impl Programs {
     ) -> anyhow::Result<()> {
         let findings = self.folder.join("findings");
         for folder in [&findings].into_iter().chain(inputs.iter().filter(|input| !input.is_file())) {
-            fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+            create_folder(folder)?;
         }
         let before = written(&findings)?;
         let mut program = Command::new(self.folder.join(&self.triple).join("release").join(target.name));

@@ -12,6 +12,7 @@ use super::super::report::{Arrived, RunReport};
 use super::super::spool::{Counts, Phase};
 use super::{Course, Finish, Goal, Place, Raced};
 use e2e_fixtures::cluster::metric_sum;
+use e2e_stack::paths::remove_folder;
 
 impl Course {
     /// One run of each phase, in turn.
@@ -23,7 +24,7 @@ impl Course {
         let (drain, place) = self.run_phase(gateway, place, Phase::Drain).await?;
         // The volume has about 100 bytes a span; the next round needs that space.
         if let Some(volume) = &place.route.volume {
-            fs::remove_dir_all(volume).with_context(|| format!("remove {}", volume.display()))?;
+            remove_folder(volume)?;
         }
         Ok([live, spill, drain])
     }
