@@ -163,7 +163,6 @@ Exit codes:
   0  every case stored every span exactly once, by its number, its program exited with 0, and its merges became quiet
   1  otherwise";
 
-/// The shapes to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ShapeChoice {
     /// Services of a web shop

@@ -35,7 +35,6 @@ pub fn build() -> Result<PathBuf> {
     Ok(PathBuf::from(said.lines().next_back().context("the script names no program")?))
 }
 
-/// The command that runs it with a config file.
 pub fn command(program: &Path, config: &Path) -> Command {
     let mut collector = Command::new(program);
     collector.arg("--config").arg(format!("file:{}", config.display())).env("GOGC", GOGC);

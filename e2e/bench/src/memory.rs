@@ -132,7 +132,6 @@ pub struct Plan {
     pub program: PathBuf,
     /// `host:port` of the broker.
     pub broker: String,
-    /// The queue of every gateway.
     pub queue: QueueMode,
     /// Spans of backlog.
     pub spans: u64,

@@ -139,10 +139,8 @@ pub fn run(args: &OperatorScaleArgs) -> Result<ExitCode> {
     Ok(code(report.holds()))
 }
 
-/// The settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
-    /// Pipelines.
     pub pipelines: u32,
     /// How long requests at rest are counted.
     pub quiet: Duration,
@@ -292,11 +290,9 @@ fn manifest(target: &Resolved, topic: &str) -> Value {
 /// Seconds from the first pipeline's creation until all pipelines had reached a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Times {
-    /// Created.
     pub created_s: f64,
     /// Every object of the pipeline was applied.
     pub applied_s: f64,
-    /// Ready.
     pub ready_s: f64,
 }
 

@@ -158,7 +158,6 @@ Exit codes:
      exited with 0 (a peer also by the signal), and with --spool the volume is as fast as required
   1  otherwise";
 
-/// The three layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TableLayout {
     /// One column of JSON a set: every value in its type
@@ -179,7 +178,6 @@ impl TableLayout {
     }
 }
 
-/// The two kinds of sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SinkChoice {
     /// Accepts inserts and counts rows

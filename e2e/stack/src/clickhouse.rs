@@ -65,18 +65,15 @@ const CONFIGURATION: &str = include_str!("../clickhouse/config.xml");
 const USERS: &str = include_str!("../clickhouse/users.xml");
 const LAUNCHER: &str = include_str!("../clickhouse/launcher.c");
 
-/// Where a server listens.
 #[derive(Clone, Debug)]
 pub struct Listeners {
     /// The second address that it listens on, beside 127.0.0.1: the address for pods.
     pub pods_host: String,
     pub http_port: u16,
-    /// Port for the native protocol.
     pub native_port: u16,
 }
 
 impl Listeners {
-    /// The listeners of the local stack's server.
     fn of_stack() -> Listeners {
         Listeners { pods_host: NODE_ADDRESS.to_owned(), http_port: HTTP_PORT, native_port: NATIVE_PORT }
     }
@@ -180,7 +177,6 @@ impl ClickHouse {
         Self { is_measured: true, ..self }
     }
 
-    /// The local stack's server.
     pub fn local() -> anyhow::Result<Self> {
         Ok(Self::new(&Paths::from_environment()?))
     }
@@ -201,7 +197,6 @@ impl ClickHouse {
         self.daemon().stop(signal, STOP_PATIENCE).map(drop)
     }
 
-    /// Whether its process is alive.
     pub fn runs(&self) -> bool {
         self.daemon().process().is_some()
     }

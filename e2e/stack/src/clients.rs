@@ -54,7 +54,6 @@ pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The Collector alone.
 pub fn collector() -> anyhow::Result<PathBuf> {
     go("otlp-collector", "./collector", &["go.mod", "go.sum", "collector/main.go"])
 }

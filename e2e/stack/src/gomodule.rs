@@ -40,7 +40,6 @@ pub struct GoModule {
     pub folder: &'static str,
     /// The source files of the program: their contents name the build.
     pub files: &'static [&'static str],
-    /// The package of the program.
     pub package: &'static str,
     /// What `-ldflags` has beside stripping.
     pub link_flags: String,
@@ -59,7 +58,6 @@ impl GoModule {
         Ok(self.build(&Paths::from_environment()?)?.join(self.name))
     }
 
-    /// Whether the cache has the program.
     pub fn is_built(&self, paths: &Paths) -> bool {
         self.built(paths).is_ok_and(|folder| folder.is_dir())
     }

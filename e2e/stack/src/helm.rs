@@ -17,7 +17,6 @@ fn module() -> GoModule {
     GoModule { link_flags, ..GoModule::named("helm", "helm.sh/helm/v3/cmd/helm", &["go.mod", "go.sum"]) }
 }
 
-/// Whether the cache has the program.
 pub fn is_built(paths: &Paths) -> bool {
     module().is_built(paths)
 }

@@ -119,7 +119,6 @@ pub fn load(image: &Image, store: &ImageStore) -> anyhow::Result<()> {
     }
 }
 
-/// The programs for the images.
 #[derive(Clone, Debug)]
 pub struct Programs {
     pub operator: PathBuf,

@@ -65,7 +65,6 @@ pub struct Node {
 }
 
 impl Node {
-    /// The node of the local stack.
     fn of_stack() -> Node {
         Node {
             number: 1,
@@ -131,7 +130,6 @@ impl Kafka {
         Self { state, libraries: libraries(paths), node }
     }
 
-    /// The local stack's broker.
     pub fn local() -> anyhow::Result<Self> {
         Ok(Self::new(&Paths::from_environment()?))
     }
@@ -152,7 +150,6 @@ impl Kafka {
         self.daemon().stop(signal, STOP_PATIENCE).map(drop)
     }
 
-    /// Whether its process is alive.
     pub fn runs(&self) -> bool {
         self.daemon().process().is_some()
     }

@@ -69,7 +69,6 @@ impl Kubernetes {
         Ok(Self { state: paths.kubernetes(), programs: programs::folder(paths)? })
     }
 
-    /// The local stack's Kubernetes.
     pub fn local() -> anyhow::Result<Self> {
         Self::new(&Paths::from_environment()?)
     }

@@ -61,7 +61,6 @@ const STOP_PATIENCE: Duration = Duration::from_secs(15);
 pub struct Up {
     /// Whether any part already ran. Then another command or user owns the stack, and the caller should keep it running.
     pub ran_before: bool,
-    /// Administrator's kubeconfig.
     pub kubeconfig: PathBuf,
 }
 

@@ -21,7 +21,6 @@ pub struct Part {
     pub daemon: Daemon,
     /// `host:port` or socket path; empty for a part that does not listen.
     pub address: String,
-    /// Checks whether it works.
     pub probe: Probe,
 }
 
@@ -37,13 +36,10 @@ pub enum State {
 #[derive(Clone, Debug, Serialize)]
 pub struct PartStatus {
     pub name: &'static str,
-    /// Its process id, when it runs.
     pub pid: Option<i32>,
     /// Where it listens; empty for a part that does not listen.
     pub address: String,
-    /// Whether it works.
     pub state: State,
-    /// Why it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -91,7 +87,6 @@ impl Part {
     }
 }
 
-/// A step with its name.
 pub type Task<'a> = (&'static str, Box<dyn FnOnce() -> anyhow::Result<()> + Send + 'a>);
 
 /// Runs steps in parallel, each in its thread, and waits for all of them. If one fails, the results of the others are kept. A failure is

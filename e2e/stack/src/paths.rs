@@ -62,12 +62,10 @@ impl Paths {
         self.state.join("kubernetes")
     }
 
-    /// State and data of the Kafka broker.
     pub fn kafka(&self) -> PathBuf {
         self.state.join("kafka")
     }
 
-    /// State and data of ClickHouse.
     pub fn clickhouse(&self) -> PathBuf {
         self.state.join("clickhouse")
     }

@@ -8,7 +8,6 @@ use crate::cargo::{cargo, target_folder};
 use crate::paths::Paths;
 use crate::process::Job;
 
-/// How a program is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As the demo runs them: compiled in minutes, with assertions and overflow checks. Enough for tests that count spans.
@@ -20,7 +19,6 @@ pub enum Form {
     Release,
 }
 
-/// A program of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     pub package: &'static str,
@@ -68,7 +66,6 @@ impl Form {
 }
 
 impl Program {
-    /// The path of the compiled program.
     pub fn file(self, form: Form) -> PathBuf {
         form.folder().join(self.file)
     }

@@ -45,7 +45,6 @@ pub enum Cluster {
     Local,
     /// A cluster named by a kubeconfig. Its images must already be in a registry that it can pull from.
     Kubeconfig(PathBuf),
-    /// A kind cluster by name.
     Kind(String),
 }
 

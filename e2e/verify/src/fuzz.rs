@@ -40,7 +40,6 @@ pub struct Target {
     pub runs: u32,
 }
 
-/// All targets.
 pub const TARGETS: [Target; 11] = [
     Target { name: "otlp_walk", corpus: "otlp", runs: 100_000 },
     Target { name: "otlp_json", corpus: "otlp_json", runs: 20_000 },

@@ -17,7 +17,6 @@ use crate::schema_bench::Table;
 use e2e_fixtures::oracle::Server;
 use e2e_fixtures::pipeline::TABLE;
 
-/// The database of every case.
 pub const DATABASE: &str = "bill";
 
 /// CPU time of a row of a log, microseconds.
@@ -44,7 +43,6 @@ pub struct Account {
     pub new_bytes: u64,
     /// Merges of the case's tables.
     pub merges: u64,
-    /// Bytes that merges wrote.
     pub merged_bytes: u64,
     /// Rows of the main table that merges wrote.
     pub merged_rows: u64,

@@ -23,23 +23,18 @@ const BLOCK_ROWS_MAX: u32 = 1_000_000;
 /// The queries about spans without attributes of HTTP and Kubernetes.
 const LOADGEN_QUESTIONS: [&str; 5] = ["trace", "operation", "duration", "services", "operations"];
 
-/// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// The shape of its spans.
     pub shape: Shape,
-    /// The measured program and its table.
     pub program: Program,
 }
 
-/// The measured program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     Gateway(Settings),
     Collector(Schema),
 }
 
-/// The settings of a gateway and its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub layout: TableLayout,
@@ -58,7 +53,6 @@ pub enum BlockSize {
     Rows(u32),
 }
 
-/// The sorting keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Order {
     /// `ServiceName`, `SpanName`, time: the default
@@ -113,7 +107,6 @@ impl Settings {
 }
 
 impl Case {
-    /// A gateway's case.
     pub fn of_gateway(shape: Shape, settings: Settings) -> Case {
         Case { shape, program: Program::Gateway(settings) }
     }
@@ -123,7 +116,6 @@ impl Case {
         [Schema::OwnJson, Schema::OwnMap].map(|schema| Case { shape, program: Program::Collector(schema) })
     }
 
-    /// Its name in the report.
     pub fn name(&self) -> String {
         let shape = value_name(&self.shape);
         match &self.program {
@@ -133,7 +125,6 @@ impl Case {
         }
     }
 
-    /// Describes the case for a person.
     pub fn describe(&self) -> String {
         match &self.program {
             Program::Collector(_) => "Collector, its own table and view".to_owned(),
@@ -165,7 +156,6 @@ impl Case {
         }
     }
 
-    /// The config of its program.
     pub fn config(&self, orders: &Orders, partitions: i32) -> Value {
         match &self.program {
             Program::Gateway(settings) => gateway_config(settings, orders, partitions),

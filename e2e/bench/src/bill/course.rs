@@ -51,7 +51,6 @@ pub struct Plan {
 
 /// What all cases share.
 pub struct Course {
-    /// The gateway's program.
     pub gateway: PathBuf,
     /// The Collector's program, if it is measured.
     pub collector: Option<PathBuf>,

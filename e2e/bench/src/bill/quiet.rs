@@ -23,7 +23,6 @@ pub const LOOK_COMMENT: &str = "bill-look";
 /// Time between two progress lines.
 const SAID: Duration = Duration::from_mins(1);
 
-/// How long to wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// Time without a merge.
@@ -32,14 +31,12 @@ pub struct Patience {
     pub most: Duration,
 }
 
-/// How the wait ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
     /// What the server had used when the last merge had ended.
     pub reading: Reading,
     /// When that was read, in microseconds since 1970 by the server's clock; 0 if no merge was seen.
     pub read_at_us: u64,
-    /// Whether merges were quiet.
     pub is_quiet: bool,
 }
 
@@ -84,7 +81,6 @@ fn merges_query() -> String {
 /// What the looks have seen.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Merges that have begun.
     begun: u64,
     /// Whether one ran at the last look.
     is_running: bool,

@@ -11,7 +11,6 @@ use crate::schema_bench::Answer;
 use crate::throughput::witness::Usage;
 use crate::throughput::{float, ratio, rounded};
 
-/// What was measured in a case.
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub spans: u64,
@@ -21,7 +20,6 @@ pub struct Measured {
     pub program: Usage,
     /// CPU time of the server's process from before the first span until the last merge has ended, without the looks at merges, microseconds.
     pub server_cpu_us: u64,
-    /// Largest resident set of the server, bytes.
     pub server_peak_bytes: u64,
     /// The server's logs.
     pub account: Account,
@@ -42,13 +40,11 @@ pub struct Cpu {
     pub other: f64,
     /// What the server's process used beside all of these; negative if the logs name more than the kernel counted.
     pub unattributed: f64,
-    /// The server's process.
     pub server: f64,
     /// Program and server.
     pub whole: f64,
 }
 
-/// The bill of a case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bill {
     pub spans: u64,
@@ -79,7 +75,6 @@ pub struct Outcome {
     pub case: String,
     /// `None` if the case failed before it had one.
     pub bill: Option<Bill>,
-    /// The requirements that were not met.
     pub failures: Vec<String>,
 }
 

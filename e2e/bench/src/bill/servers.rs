@@ -30,7 +30,6 @@ const QUERY_TIMEOUT: Duration = Duration::from_mins(5);
 pub struct Broker {
     kafka: Kafka,
     folder: PathBuf,
-    /// Reserved ports.
     ports: [Port; 3],
 }
 
@@ -77,9 +76,7 @@ impl Drop for Broker {
 pub struct CaseServer {
     clickhouse: ClickHouse,
     folder: PathBuf,
-    /// Reserved ports.
     ports: [Port; 2],
-    /// A client of it.
     pub client: Server,
 }
 
@@ -107,7 +104,6 @@ impl CaseServer {
         Ok(server)
     }
 
-    /// Its URL.
     pub fn url(&self) -> String {
         let [http, _] = &self.ports;
         format!("http://{}", http.address())

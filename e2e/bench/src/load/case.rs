@@ -2,12 +2,9 @@
 
 use super::otlp_request::Weight;
 
-/// A case of the load test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// The contents of each request.
     pub weight: Weight,
-    /// What differs from the defaults.
     pub setting: Setting,
 }
 
@@ -55,13 +52,11 @@ const SETTINGS: [Setting; 6] = [
 ];
 
 impl Case {
-    /// All cases.
     pub fn all() -> Vec<Case> {
         let of_weight = |weight| SETTINGS.map(|setting| Case { weight, setting });
         [Weight::Heavy, Weight::Light].into_iter().flat_map(of_weight).collect()
     }
 
-    /// Its name on the command line and in the report.
     pub fn name(&self) -> String {
         match self.setting.suffix {
             None => self.weight.name().to_owned(),
@@ -74,7 +69,6 @@ impl Case {
         self.setting.suffix.is_none()
     }
 
-    /// Describes the case for a person.
     pub fn describe(&self) -> String {
         format!("{}; {}", self.weight.words(), self.setting.words)
     }

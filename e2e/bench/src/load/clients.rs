@@ -42,7 +42,6 @@ const ACCEPT_PATIENCE: Duration = Duration::from_mins(2);
 /// Characters of an answer that are kept for the report.
 const ANSWER_CHARS_MAX: usize = 300;
 
-/// Running clients.
 pub struct Clients {
     shared: Arc<Shared>,
     running: JoinSet<Tally>,
@@ -111,7 +110,6 @@ impl Clients {
         Ok(false)
     }
 
-    /// The outcomes of all requests.
     pub fn tally(self) -> Tally {
         self.tally
     }

@@ -20,7 +20,6 @@ const WORKERS: u32 = 1;
 /// The default grace period of 60 s, minus the time that the operator reserves for the exit and for endpoints.
 const SHUTDOWN: &str = "45s";
 
-/// The config of a case's gateway.
 pub fn config(case: &Case, sink: &str, database: &str, queue: &Path) -> Value {
     let setting = &case.setting;
     // The operator leaves maxBytes out, which means 95 % of the volume; here the volume is a folder of this machine's disk.

@@ -34,11 +34,9 @@ const START_PATIENCE: Duration = Duration::from_mins(1);
 
 /// The program of the runs, and their duration.
 pub struct Course {
-    /// The gateway's program.
     pub program: PathBuf,
     /// A folder for configs, logs and volumes.
     pub folder: PathBuf,
-    /// Number of clients.
     pub clients: u32,
     /// How long the clients begin requests.
     pub time: Duration,

@@ -38,7 +38,6 @@ const PLAIN_WORDS: u64 = 6;
 /// The end of a span, behind its last text.
 const SPAN_END: &str = r#""}}],"status":{}}"#;
 
-/// The contents of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// 50 traces with 467 spans: 3.6 MB.
@@ -56,7 +55,6 @@ impl Weight {
         }
     }
 
-    /// Describes the weight for a person.
     pub fn words(self) -> &'static str {
         match self {
             Weight::Heavy => "50 traces, 467 spans and 3.6 MB a request",
@@ -81,7 +79,6 @@ impl Weight {
     }
 }
 
-/// One request.
 #[derive(Clone, Debug)]
 pub struct OtlpRequest {
     /// The numbers of its spans.
@@ -89,7 +86,6 @@ pub struct OtlpRequest {
     pub body: Bytes,
 }
 
-/// Makes the requests of a run.
 #[derive(Debug)]
 pub struct OtlpRequests {
     /// The texts, used in turn.
@@ -121,7 +117,6 @@ struct SpanPlaces {
 }
 
 impl OtlpRequests {
-    /// Writes the texts.
     pub fn new(weight: Weight, run: Run) -> OtlpRequests {
         let (mut texts, mut spans) = (Vec::new(), 0);
         for traces in weight.texts() {
@@ -168,7 +163,6 @@ fn put_decimal(digits: &mut [u8], mut value: u64) {
     }
 }
 
-/// Writes one text.
 struct TextWriter {
     weight: Weight,
     run: Run,
@@ -291,7 +285,6 @@ impl TextWriter {
     }
 }
 
-/// The words of the prose.
 const WORDS: &str = "the customer asked for a refund of order and delivery was late by three days because warehouse \
     had no stock left please summarise this conversation in two sentences answer politely with references";
 

@@ -12,43 +12,30 @@ use crate::memory::Usage;
 use crate::outcomes::{Column, Run};
 use e2e_fixtures::oracle::Count;
 
-/// How one case went.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
     pub case: String,
-    /// Requests that were sent.
     pub requests: u64,
-    /// Requests that the first answer accepted.
     pub accepted_first: u64,
-    /// Requests that were accepted after they were sent again.
     pub retried: u64,
-    /// Requests that were never accepted.
     pub failed: u64,
-    /// Accepted requests a second, during the clients' time.
     pub req_per_s: f64,
     /// From the first time that a request was sent until it was accepted, milliseconds; `None` if none was.
     pub p50_ms: Option<f64>,
     pub p90_ms: Option<f64>,
     pub p95_ms: Option<f64>,
     pub max_ms: Option<f64>,
-    /// The kernel's peak of the resident set, MiB.
     pub peak_mib: f64,
-    /// Processes that the kernel killed.
     pub kills: u64,
     /// Rows in the table; `None` if the gateway did not insert all accepted spans.
     pub rows: Option<u64>,
-    /// Spans of accepted requests without a row.
     pub lost: Option<u64>,
-    /// Rows beyond the first of a span.
     pub doubled: Option<u64>,
-    /// Requirements that are not met; empty if all are.
     pub failures: Vec<String>,
 }
 
-/// The observations of a case.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// The clients' time.
     pub time: Duration,
     pub tally: Tally,
     pub usage: Usage,
@@ -95,7 +82,6 @@ fn tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-/// The requirements that were not met.
 fn failures(case: &Case, seen: &Seen, outcome: &Outcome) -> Vec<String> {
     let Outcome { requests, accepted_first, failed, peak_mib, kills, .. } = outcome;
     let (lost, doubled) = (outcome.lost.unwrap_or_default(), outcome.doubled.unwrap_or_default());

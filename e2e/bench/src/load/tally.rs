@@ -6,7 +6,6 @@ use std::time::Duration;
 use e2e_fixtures::produce::Sent;
 use e2e_fixtures::spans::Numbers;
 
-/// The outcome of a request.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     /// The numbers of its spans.
@@ -42,7 +41,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a request.
     pub fn add(&mut self, delivery: Delivery) {
         self.requests += 1;
         self.in_time += u64::from(delivery.is_in_time);
@@ -59,7 +57,6 @@ impl Tally {
         self.refusal = self.refusal.take().or(delivery.refusal);
     }
 
-    /// Adds the counts of another client.
     pub fn extend(&mut self, other: Tally) {
         self.requests += other.requests;
         self.accepted_first += other.accepted_first;

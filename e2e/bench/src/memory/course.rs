@@ -32,7 +32,6 @@ const STALL: Duration = Duration::from_mins(1);
 /// How soon full speed must be back.
 const RECOVERY_MAX_S: f64 = 5.0;
 
-/// The partition of the oversized batch.
 const OVERSIZED_PARTITION: i32 = 3;
 
 /// How long the other partitions are watched after one has stopped, so that a late failure is seen.
@@ -40,11 +39,9 @@ const WATCH: Duration = Duration::from_secs(5);
 
 /// The program and settings of the runs, and the folder for their files.
 pub struct Course {
-    /// The gateway's program.
     pub program: PathBuf,
     /// `host:port` of the broker.
     pub broker: String,
-    /// Whether it has a queue volume.
     pub queue: QueueMode,
     /// A folder for configs and logs.
     pub folder: PathBuf,
@@ -52,10 +49,8 @@ pub struct Course {
     pub outage: Duration,
 }
 
-/// The progress of a gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Progress {
-    /// Spans read.
     read: f64,
     /// Rows that the sink has acknowledged.
     inserted: f64,
@@ -222,7 +217,6 @@ impl Scene {
         Ok(progress)
     }
 
-    /// Waits until this many spans are read.
     async fn until_read(&mut self, spans: u64) -> Result<()> {
         let began = Instant::now();
         while self.look().await?.read < float(spans) {
@@ -231,7 +225,6 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits until the group has committed everything.
     async fn until_committed(&mut self, load: &Load) -> Result<()> {
         let (mut last, mut moved) = (Progress::default(), Instant::now());
         loop {
@@ -279,7 +272,6 @@ impl Scene {
     }
 }
 
-/// The consumer group of a scenario.
 fn group_of(name: &str, load: &Load) -> String {
     format!("{}-{name}", load.topic.name())
 }

@@ -40,7 +40,6 @@ const END_PATIENCE: Duration = Duration::from_secs(70);
 /// Time between two checks whether it has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A running gateway.
 pub struct Gateway {
     child: Child,
     group: MemoryGroup,
@@ -154,7 +153,6 @@ impl Gateway {
         String::from_utf8_lossy(&body.unwrap_or_default()).into_owned()
     }
 
-    /// The log until now.
     pub fn log(&self) -> Result<String> {
         fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))
     }

@@ -35,7 +35,6 @@ const RECORD_OVERHEAD: usize = 128;
 /// A field number that OTLP's trace messages do not use, and never did.
 const PADDING_FIELD: u64 = 1_000;
 
-/// The form of the record batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filling {
     /// Size of a batch before compression, bytes: as many messages as fit, and padding up to it if `padded`.
@@ -47,10 +46,8 @@ pub struct Filling {
     pub codec: &'static str,
 }
 
-/// A topic and the spans in it.
 pub struct Load {
     pub topic: Topic,
-    /// The run of the spans.
     pub run: Run,
     /// Number of spans; they are numbered from 0.
     pub spans: u64,

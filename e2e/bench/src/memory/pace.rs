@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// The window of a rate.
 const WINDOW_S: f64 = 1.0;
 
 /// The share of the earlier rate that counts as full speed: other programs on the machine change the rate of a second by less than a fifth.
@@ -47,7 +46,6 @@ impl Pace {
         })
     }
 
-    /// Rows inserted from `since` on.
     pub fn rows_since(&self, since: Duration) -> f64 {
         let since = since.as_secs_f64();
         let before = self.looks.iter().rev().find(|(at, _)| *at <= since).map_or(0.0, |(_, rows)| *rows);

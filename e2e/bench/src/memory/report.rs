@@ -6,32 +6,25 @@ use super::scenario::Scenario;
 use crate::figures::cell;
 use crate::outcomes::{Column, Run};
 
-/// How one scenario went.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// The scenario.
     pub name: String,
     /// The limit of gateway and kernel, MiB.
     pub limit_mib: u64,
     /// The kernel's peak of the resident set, MiB.
     pub peak_rss_mib: f64,
-    /// The largest anonymous memory, MiB.
     pub peak_anonymous_mib: f64,
-    /// Processes that the kernel killed.
     pub kills: u64,
     /// Spans that must arrive.
     pub spans: u64,
     /// Rows at the sink.
     pub rows: u64,
-    /// Spans without a row.
     pub lost: u64,
-    /// Rows beyond the first of a span.
     pub doubled: u64,
     /// Spans a second before the sink went away, or over the whole of a steady run.
     pub rate: Option<f64>,
     /// Seconds from the sink's return to full speed.
     pub recovery_s: Option<f64>,
-    /// Requirements that are not met; empty if all are.
     pub failures: Vec<String>,
 }
 

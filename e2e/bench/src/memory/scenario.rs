@@ -20,7 +20,6 @@ pub struct Size {
     pub partitions: i32,
     /// `partitionsActiveMax`.
     pub active: u32,
-    /// The record batches.
     pub filling: Filling,
     /// Divides the number of spans: padded batches hold few.
     pub spans_divisor: u64,
@@ -71,7 +70,6 @@ pub struct Outage {
 /// How long a slow sink takes to answer an INSERT that it has taken.
 const SLOW_ANSWER: Duration = Duration::from_secs(20);
 
-/// All outages.
 pub const OUTAGES: [Outage; 6] = [
     Outage { name: "steady", behaviour: None, from_start: false },
     Outage { name: "slow", behaviour: Some(Behaviour::Slow(SLOW_ANSWER)), from_start: false },
@@ -85,7 +83,6 @@ pub const OUTAGES: [Outage; 6] = [
 /// Codecs of the batch that is larger than the budget allows, by Kafka's names.
 pub const CODECS: [&str; 5] = ["zstd", "gzip", "lz4", "snappy", "none"];
 
-/// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
     /// The gateway reads a backlog while the sink has an outage.
@@ -103,7 +100,6 @@ impl Scenario {
         backlogs.chain(CODECS.iter().map(|codec| Scenario::Oversized(codec))).collect()
     }
 
-    /// Its name on the command line and in the report.
     pub fn name(&self) -> String {
         match self {
             Scenario::Backlog(size, outage) => format!("{}-{}", size.name, outage.name),
@@ -111,7 +107,6 @@ impl Scenario {
         }
     }
 
-    /// Its memory limit, MiB.
     pub fn limit_mib(&self) -> u64 {
         match self {
             Scenario::Backlog(size, _) => size.limit_mib,
@@ -119,7 +114,6 @@ impl Scenario {
         }
     }
 
-    /// Describes the scenario for a person.
     pub fn describe(&self) -> String {
         match self {
             Scenario::Backlog(size, outage) => {

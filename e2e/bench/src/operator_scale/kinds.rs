@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use e2e_fixtures::pipeline::merged;
 
-/// The features of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     /// Credentials for `ClickHouse` in a Secret of its own, which the operator watches.
@@ -42,16 +41,13 @@ impl Kind {
 /// How many pipelines have each feature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Kinds {
-    /// Credentials in Secrets.
     pub secrets: u32,
     /// `scaling.mode: Auto`.
     pub scaled: u32,
-    /// Queue volumes.
     pub volumes: u32,
 }
 
 impl Kinds {
-    /// The kinds of the first `count` pipelines.
     pub fn of(count: u32) -> Kinds {
         (0..count).map(Kind::of).fold(Kinds::default(), |all, kind| Kinds {
             secrets: all.secrets + u32::from(kind.secret),

@@ -16,11 +16,9 @@ const CHANGED_NAMED_MAX: usize = 5;
 /// Longest time for an edit, seconds. Chosen: twice the time in which the operator collects events and writes objects.
 const EDIT_S_MAX: f64 = 5.0;
 
-/// The figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub pipelines: u32,
-    /// How many pipelines have each feature.
     pub with: Kinds,
     #[serde(flatten)]
     pub times: Times,
@@ -30,13 +28,11 @@ pub struct Report {
     pub requests_by_resource: BTreeMap<String, u64>,
     /// Seconds of rest that were counted.
     pub quiet_s: u64,
-    /// Requests at rest, by verb and resource.
     pub requests_at_rest: BTreeMap<String, u64>,
     /// Writes at rest, without those of the Lease: must be 0.
     pub writes_at_rest: u64,
     /// Objects that changed at rest: must be none.
     pub changed_at_rest: BTreeSet<String>,
-    /// The operator's largest resident set, MiB.
     pub memory_peak_mib: u64,
     /// CPU time of the operator until the end of the rest, seconds.
     pub cpu_s: f64,
@@ -71,7 +67,6 @@ impl Report {
         self.writes_at_rest == 0 && self.changed_at_rest.is_empty() && self.edit_s_max <= EDIT_S_MAX
     }
 
-    /// The figures as lines for people.
     pub fn lines(&self) -> Vec<String> {
         let joined = |counts: &BTreeMap<String, u64>| {
             counts.iter().map(|(what, count)| format!("{what} {count}")).collect::<Vec<_>>().join(", ")

@@ -32,7 +32,6 @@ const REST_PATIENCE: Duration = Duration::from_mins(5);
 /// Time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The counts of a run.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Requests until the operator was at rest.

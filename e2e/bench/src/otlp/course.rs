@@ -69,7 +69,6 @@ impl Course {
         &self.folder
     }
 
-    /// Removes the folder.
     pub fn remove(self) -> Result<()> {
         remove_folder(&self.folder)
     }
@@ -177,7 +176,6 @@ impl Course {
         Ok(Raced { wall, answers, usage })
     }
 
-    /// Counts the spans of a topic.
     async fn count_in(&self, topic: &Topic, place: &Place) -> Result<Stored> {
         let folder = create_folder(place.folder.join("count"))?;
         let file = folder.join("gateway.yaml");

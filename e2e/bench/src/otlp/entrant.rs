@@ -19,7 +19,6 @@ use e2e_stack::{clients, say};
 /// Largest number of spans in the Collector's queue. Chosen: all spans of a default run, so that answers do not wait for inserts.
 const COLLECTOR_QUEUE_SPANS: u64 = 2_000_000;
 
-/// The measured program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entrant {
     Gateway(PathBuf),
@@ -47,7 +46,6 @@ impl Route {
 }
 
 impl Entrant {
-    /// Its name in the report.
     pub fn name(&self) -> &'static str {
         match self {
             Entrant::Gateway(_) => "gateway",
@@ -112,7 +110,6 @@ fn source(route: &Route) -> Value {
     merged(&orders.config(), &change)
 }
 
-/// A Collector with this exporter.
 fn collector_with(route: &Route, out: &Value) -> Value {
     let base = json!({
         "receivers": {"otlp": {"protocols": {"grpc": {"endpoint": route.grpc}}}},

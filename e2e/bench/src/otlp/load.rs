@@ -68,10 +68,8 @@ impl Body for Pieces {
     }
 }
 
-/// What is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// The run of the spans.
     pub run: Run,
     /// How many, numbered from 0.
     pub spans: u64,
@@ -81,7 +79,6 @@ pub struct Load {
     pub spans_per_second: Option<f64>,
 }
 
-/// The answers to all requests.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
     /// The wait for each answer, in rising order.

@@ -17,16 +17,13 @@ const TIMES_MIN: f64 = 5.0;
 /// The limit of the 99th percentile of waits at half of the rate, milliseconds.
 const P99_MAX_MS: f64 = 50.0;
 
-/// A run of a program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunReport {
     /// `gateway` or `collector`.
     pub name: &'static str,
     /// Spans per second that clients sent; absent at full speed.
     pub sent_per_s: Option<f64>,
-    /// Spans that were sent.
     pub spans: u64,
-    /// Those that are stored.
     #[serde(flatten)]
     pub stored: Stored,
     /// Requests that were sent again.
@@ -37,19 +34,14 @@ pub struct RunReport {
     pub spans_per_s: f64,
     /// User and system CPU time of the process from its start to its end, seconds.
     pub cpu_s: f64,
-    /// Spans a CPU-second.
     pub spans_per_cpu_s: f64,
-    /// The median of the waits for an answer, milliseconds.
     pub p50_ms: f64,
-    /// The 99th percentile of the waits, milliseconds.
     pub p99_ms: f64,
-    /// Peak resident set, MiB.
     pub peak_rss_mib: f64,
     /// Exit code after SIGTERM.
     pub exit_code: i32,
 }
 
-/// All runs of a role.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     role: Role,
@@ -143,7 +135,6 @@ impl Report {
         Report { role, sync_ms: milliseconds(sync), runs: Vec::new(), times_collector: None }
     }
 
-    /// Adds a run.
     pub fn push(&mut self, run: RunReport) {
         self.runs.push(run);
         let of = |is_gateway: bool| {
@@ -166,7 +157,6 @@ impl Report {
         failures
     }
 
-    /// Whether all requirements are met.
     pub fn is_reached(&self) -> bool {
         self.failures().is_empty()
     }

@@ -25,7 +25,6 @@ pub struct Subjects {
     pub duration: u64,
 }
 
-/// The names of the questions, in order.
 pub const NAMES: [&str; 8] =
     ["trace", "operation", "tag", "duration", "services", "operations", "pod", "versions"];
 

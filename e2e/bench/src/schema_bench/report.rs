@@ -8,10 +8,8 @@ use super::table::{Inserts, Sizes};
 use super::variant::Variant;
 use crate::figures::{float, seconds};
 
-/// All variants.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// Spans, each a row.
     pub spans: u64,
     /// The server's version.
     pub server: String,
@@ -19,7 +17,6 @@ pub struct Report {
     pub variants: Vec<VariantReport>,
 }
 
-/// One table.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VariantReport {
@@ -39,7 +36,6 @@ pub struct VariantReport {
     pub questions: Vec<Answer>,
 }
 
-/// The cost of an answer.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
@@ -69,7 +65,6 @@ impl VariantReport {
         }
     }
 
-    /// One line of progress.
     pub fn summary(&self) -> String {
         let Self { insert_cpu_seconds, insert_milliseconds, syncs_per_insert, bytes_per_row, .. } = self;
         format!(
@@ -96,7 +91,6 @@ impl VariantReport {
     }
 }
 
-/// Rows in a short form.
 fn rows(rows: u64) -> String {
     match rows {
         0..10_000 => rows.to_string(),

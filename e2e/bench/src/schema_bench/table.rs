@@ -22,7 +22,6 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Cores of the server that a query may use: those of the machine on which the figures were measured.
 const THREADS: u32 = 2;
 
-/// The costs of the inserts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inserts {
     pub count: u64,
@@ -42,13 +41,11 @@ pub struct Sizes {
     pub view_bytes: u64,
 }
 
-/// The server's version.
 pub async fn version() -> Result<String> {
     let text = stack_server().text("SELECT version()", "TSV").await?;
     Ok(text.trim().to_owned())
 }
 
-/// The table of a variant.
 pub struct Table {
     server: Server,
     database: Database,
@@ -118,7 +115,6 @@ impl Table {
         }
     }
 
-    /// The sizes of the parts.
     pub async fn sizes(&self) -> Result<Sizes> {
         let query = format!(
             "SELECT sumIf(rows, table = '{TABLE}'), sumIf(bytes_on_disk, table = '{TABLE}'), sumIf(bytes_on_disk, table != '{TABLE}') \

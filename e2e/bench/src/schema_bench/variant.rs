@@ -36,7 +36,6 @@ const RESOURCE_PATHS: [&str; 14] = [
 const RESOURCE_COLUMNS: [(&str, &str); 2] =
     [(super::question::POD, "K8sPodName"), (super::question::VERSION, "ServiceVersion")];
 
-/// One table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     pub name: &'static str,

@@ -163,7 +163,6 @@ impl Course {
         Ok(report)
     }
 
-    /// Spans in the topic.
     fn spans(&self) -> u64 {
         self.sent.acked.count()
     }
@@ -261,7 +260,6 @@ impl Course {
         Ok(Arrived { format, rows, lost, doubled, foreign, bytes, server_cpu_us: None })
     }
 
-    /// The folder of configs and logs.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

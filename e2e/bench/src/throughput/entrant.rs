@@ -59,7 +59,6 @@ impl InsertFormat {
 /// A peer by its name and the command that runs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name in the report.
     pub name: String,
     /// The command for `sh -c`.
     pub command: String,
@@ -89,7 +88,6 @@ impl FromStr for Peer {
     }
 }
 
-/// A measured program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entrant {
     /// The gateway, by its program, with blocks in this format and a table of this layout.
@@ -106,13 +104,11 @@ pub struct Route {
     pub partitions: i32,
     /// A consumer group that has read nothing yet.
     pub group: String,
-    /// How its messages are encoded.
     pub encoding: Encoding,
     /// URL of the sink.
     pub sink: String,
     /// Database of the table [`TABLE`].
     pub database: String,
-    /// How the table stores attributes.
     pub layout: Layout,
     /// The engine that a peer should use if it makes the table itself.
     pub engine: &'static str,
@@ -121,7 +117,6 @@ pub struct Route {
 }
 
 impl Entrant {
-    /// Its name in the report.
     pub fn name(&self) -> &str {
         match self {
             Entrant::Gateway(..) => "gateway",

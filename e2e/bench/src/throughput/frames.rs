@@ -48,7 +48,6 @@ pub fn next<'a>(body: &mut &'a [u8]) -> Result<Option<Frame<'a>>> {
     Ok(Some(Frame { checksum, covered, raw_bytes }))
 }
 
-/// Checks every frame of a body.
 pub fn verify(mut body: &[u8]) -> Result<()> {
     while let Some(frame) = next(&mut body)? {
         frame.verify()?;

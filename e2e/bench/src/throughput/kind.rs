@@ -119,7 +119,6 @@ impl<'a> Bytes<'a> {
         self.take(length)
     }
 
-    /// Skips a value.
     pub fn skip(&mut self, kind: &Kind) -> Result<()> {
         self.skip_at(kind, 0)
     }
@@ -163,7 +162,6 @@ impl<'a> Bytes<'a> {
         Ok(length)
     }
 
-    /// Reads the tag of a type.
     fn tag(&mut self, depth: usize) -> Result<Kind> {
         ensure!(depth < DEPTH_MAX, "types nest deeper than {DEPTH_MAX}");
         Ok(match self.byte()? {

@@ -22,15 +22,11 @@ pub struct RunReport {
     /// How the gateway's table stores attributes; `None` for a peer, which may make its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<&'static str>,
-    /// The format of its inserts.
     pub format: String,
-    /// Spans in the topic.
     pub spans: u64,
     /// Rows that the sink received.
     pub rows: u64,
-    /// Spans without a row.
     pub lost: Option<u64>,
-    /// Rows beyond the first of a span.
     pub doubled: Option<u64>,
     /// Rows of spans that were not produced; not part of the report file, whose fields are fixed.
     #[serde(skip)]
@@ -39,11 +35,9 @@ pub struct RunReport {
     pub wall_s: f64,
     /// User and system CPU time of the process from its start to its end, seconds.
     pub cpu_s: f64,
-    /// Spans a CPU-second.
     pub spans_per_cpu_s: f64,
     /// Bytes of the inserts, as compressed, a span.
     pub bytes_per_span: f64,
-    /// Peak resident set, MiB.
     pub peak_rss_mib: f64,
     /// CPU time of the server for the inserts, seconds.
     pub server_cpu_s: Option<f64>,
@@ -62,7 +56,6 @@ pub struct RunReport {
     pub threads: Vec<ThreadTime>,
 }
 
-/// All runs on one topic.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     pub shape: Shape,
@@ -76,19 +69,12 @@ pub struct Report {
 /// The sink's counts of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrived {
-    /// The format of the inserts.
     pub format: String,
-    /// Rows received.
     pub rows: u64,
-    /// Spans without a row.
     pub lost: Option<u64>,
-    /// Rows beyond the first of a span.
     pub doubled: Option<u64>,
-    /// Rows of spans that were not produced.
     pub foreign: Option<u64>,
-    /// Bytes of the inserts.
     pub bytes: u64,
-    /// CPU time of the server, microseconds.
     pub server_cpu_us: Option<u64>,
 }
 
@@ -195,7 +181,6 @@ impl Report {
         self.runs.iter().all(RunReport::is_whole) && self.spool.is_none_or(|comparison| comparison.is_met)
     }
 
-    /// The runs as lines of a table.
     pub fn table(&self) -> Vec<String> {
         table(&COLUMNS, &self.runs, WORDS)
     }
@@ -209,7 +194,6 @@ impl Report {
         lines
     }
 
-    /// The threads of every run as lines of a table.
     pub fn threads_table(&self) -> Vec<String> {
         let mut lines = vec![THREAD_HEADINGS.map(str::to_owned)];
         lines.extend(self.runs.iter().flat_map(RunReport::thread_cells));

@@ -8,7 +8,6 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::kind::{Bytes, Kind};
 use e2e_fixtures::spans::{NUMBER_KEY, Run};
 
-/// Tag of an `Int64` value.
 const TAG_INT64: u8 = 0x0a;
 
 /// A table's columns: names and types as the server prints them.
@@ -58,7 +57,6 @@ pub struct Layout {
     header: Option<Columns>,
 }
 
-/// The contents of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The number of the span; none in a row of another run, or without a number.

@@ -28,7 +28,6 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Its name as the server knows it.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Null => "Null",
@@ -92,7 +91,6 @@ impl Sink {
         Ok(arrived)
     }
 
-    /// Counts the spans of a run in the table.
     pub fn oracle(&self, run: Run) -> Oracle {
         self.database.oracle(TABLE, run)
     }

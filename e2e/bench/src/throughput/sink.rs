@@ -50,7 +50,6 @@ const NOT_IMPLEMENTED: u16 = 48;
 /// `TOO_MANY_SIMULTANEOUS_QUERIES`: nothing was stored, and the gateway tries again later.
 const BUSY: u16 = 202;
 
-/// An INSERT that was taken.
 #[derive(Clone, Debug)]
 struct Taken {
     statement: Arc<str>,
@@ -78,7 +77,6 @@ pub struct NullSink {
     runtime: Option<Runtime>,
 }
 
-/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
     /// The format that the first INSERT named.

@@ -21,7 +21,6 @@ use super::report::RunReport;
 use crate::command::value_name;
 use crate::figures::{ratio, rounded};
 
-/// The measured figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spool {
@@ -54,7 +53,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Its name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Live => "live",
@@ -67,7 +65,6 @@ impl Phase {
 /// Metrics of a gateway with a queue volume before SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// The kind of the run.
     pub phase: Phase,
     /// Spans that it read from Kafka.
     pub read: u64,
@@ -82,17 +79,13 @@ pub struct Counts {
 /// The volume compared with the live path, over all runs: the ratio of spans a CPU-second to those of `live`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The measured figure.
     pub asked: Spool,
-    /// The ratio of `spill`.
     pub spill_to_live: f64,
-    /// The ratio of `drain`.
     pub drain_to_live: f64,
     /// The ratio of both together: the whole way through the volume.
     pub both_to_live: f64,
     /// The required least ratio of the measured figure.
     pub least: f64,
-    /// Whether it is reached.
     pub is_met: bool,
 }
 

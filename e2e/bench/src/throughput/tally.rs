@@ -19,7 +19,6 @@ pub struct Stored {
     pub foreign: u64,
 }
 
-/// Counts of the rows of a run.
 #[derive(Clone, Debug)]
 pub struct Tally {
     spans: u64,

@@ -13,11 +13,8 @@ use rustix::param::clock_ticks_per_second;
 /// CPU time of all threads of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadTime {
-    /// The threads' name.
     pub name: String,
-    /// In user space, microseconds.
     pub user_us: u64,
-    /// In the kernel, microseconds.
     pub system_us: u64,
 }
 

@@ -107,7 +107,6 @@ impl Watched {
         &self.listening
     }
 
-    /// Time since the start.
     pub fn elapsed(&self) -> Duration {
         self.since.elapsed()
     }

@@ -16,7 +16,6 @@ fn folder(paths: &Paths) -> PathBuf {
     paths.cache.join("pause").join(content_hash([SOURCE.as_bytes()]))
 }
 
-/// Whether the cache has the program.
 pub fn is_built(paths: &Paths) -> bool {
     folder(paths).is_dir()
 }

@@ -44,7 +44,6 @@ pub fn ensure(kubernetes: &Kubernetes) -> anyhow::Result<()> {
     keys.kubeconfig(&kubernetes.kubeconfig(), "admin")
 }
 
-/// The folder of the files.
 pub fn folder(state: &Path) -> PathBuf {
     state.join("pki")
 }

@@ -52,7 +52,6 @@ pub fn start(state: &Path, pause: &Image) -> anyhow::Result<()> {
     import(&socket(state), pause)
 }
 
-/// The command that runs it.
 pub fn program(state: &Path) -> Command {
     let mut containerd = command("containerd");
     containerd.arg("--config").arg(configuration_file(state)).args(["--log-level", "warn"]);

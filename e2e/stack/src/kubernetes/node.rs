@@ -16,7 +16,6 @@ pub(super) const COREFILE: &str = include_str!("../../kubernetes/Corefile");
 /// Longest time to the first answer of each: a few seconds; the kubelet takes longest.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Starts them.
 pub fn start(state: &Path, programs: &Path) -> anyhow::Result<()> {
     put(&state.join("kubelet/resolv.conf"), "")?;
     put(&state.join("kubelet/config.yaml"), &rendered(KUBELET, state))?;
@@ -33,7 +32,6 @@ pub fn start(state: &Path, programs: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// The kubelet's process.
 pub fn kubelet(state: &Path) -> Daemon {
     Daemon::new(state, "kubelet")
 }

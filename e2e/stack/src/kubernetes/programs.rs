@@ -35,7 +35,6 @@ fn module() -> GoModule {
     }
 }
 
-/// Whether the cache has them.
 pub fn is_built(paths: &Paths) -> bool {
     module().is_built(paths)
 }

@@ -33,7 +33,6 @@ const LAST: [&str; 3] = ["containerd", "kube-apiserver", "etcd"];
 /// Here the CNI library records its networks, for the whole machine; the path cannot be configured.
 const CNI_RESULTS: &str = "/var/lib/cni/results";
 
-/// Runs all steps.
 pub fn run(state: &Path) -> anyhow::Result<()> {
     let mut failures = Vec::new();
     let mut step =

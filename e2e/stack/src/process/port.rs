@@ -23,7 +23,6 @@ pub struct Port {
 }
 
 impl Port {
-    /// Reserves a free port.
     pub fn hold() -> anyhow::Result<Port> {
         let held = TcpSocket::new_v4().context("make a socket")?;
         held.set_reuseaddr(true).context("let a server bind beside it")?;
@@ -31,7 +30,6 @@ impl Port {
         Ok(Port { number: held.local_addr().context("ask for the free port")?.port(), _held: held })
     }
 
-    /// Reserves `COUNT` free ports.
     pub fn hold_all<const COUNT: usize>() -> anyhow::Result<[Port; COUNT]> {
         let ports = (0..COUNT).map(|_| Port::hold()).collect::<anyhow::Result<Vec<Port>>>()?;
         Ok(ports.try_into().expect("as many as were asked for"))

@@ -79,7 +79,6 @@ impl Programs {
         self.search(target, &format!("{minutes} minutes"), &flags, &[self.found(target), seeds(target)])
     }
 
-    /// One run on one input.
     pub fn once(&self, target: &Target, input: &Path) -> anyhow::Result<()> {
         self.search(target, "one run", &[], &[input.to_owned()])
     }

@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 
 use super::group::{self, Group};
 
-/// Seconds of a day.
 const DAY: u64 = 86_400;
 
 /// Commits, counted along first parents, whose changes count on a machine without a cache. Chosen: one push has fewer, and the push before it
@@ -38,7 +37,6 @@ struct Ran {
     at: u64,
 }
 
-/// When each group ran.
 #[derive(Debug)]
 pub struct Rotation {
     file: PathBuf,
@@ -56,7 +54,6 @@ impl Rotation {
         Ok(Rotation { file, ran: serde_json::from_str(&text).unwrap_or_default() })
     }
 
-    /// The group whose turn it is.
     pub fn next(&self) -> Result<&'static Group> {
         let commits = commits()?;
         let changed: Vec<bool> = group::ALL.iter().map(|group| self.has_changed(group, commits)).collect();

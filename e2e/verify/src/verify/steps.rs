@@ -49,7 +49,6 @@ struct Failure {
     cause: String,
 }
 
-/// Duration of a step or a test.
 #[derive(Clone, Debug)]
 struct Took {
     name: String,
@@ -147,7 +146,6 @@ impl Steps {
         seen.passed + seen.failures.len() as u64
     }
 
-    /// Failures so far.
     pub fn failed(&self) -> usize {
         self.seen().failures.len()
     }

@@ -83,7 +83,6 @@ fn bytes_in(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// A counter's value.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count far below 2^53")]
 pub(super) fn whole(value: f64) -> u64 {
     value as u64
