@@ -87,7 +87,8 @@ impl Listeners {
 #[derive(Clone, Debug)]
 pub struct ClickHouse {
     state: PathBuf,
-    programs: PathBuf,
+    library: PathBuf,
+    launcher: PathBuf,
     listeners: Listeners,
     /// Its time zone; `None`: this machine's.
     zone: Option<String>,
@@ -161,8 +162,8 @@ impl ClickHouse {
 
     /// Another server. It uses the programs that [`build`] put into the cache; everything else is below the folder `state`.
     pub fn beside(paths: &Paths, state: PathBuf, listeners: Listeners) -> Self {
-        let programs = paths.cache.join("clickhouse");
-        Self { state, programs, listeners, zone: None, is_measured: false }
+        let (library, launcher) = (library(paths), launcher(paths));
+        Self { state, library, launcher, listeners, zone: None, is_measured: false }
     }
 
     /// The same server; from its next start on, in this time zone.
@@ -245,23 +246,16 @@ impl ClickHouse {
     }
 
     fn server(&self) -> Command {
-        let launcher = self.programs.join(format!("launcher-{}", content_hash([LAUNCHER.as_bytes()])));
-        let mut server = command(launcher.join("clickhouse"));
-        server.env("CHDB_LIB", self.programs.join(VERSION).join("libchdb.so")).env("CHDB_DAEMON", "1");
+        let mut server = command(self.launcher.join("clickhouse"));
+        server.env("CHDB_LIB", self.library.join("libchdb.so")).env("CHDB_DAEMON", "1");
         if let Some(zone) = &self.zone {
             server.env("TZ", zone);
         }
         server.arg("--path").arg(self.data()).arg("--config-file").arg(self.state.join("config.xml"));
-        server.args([
-            "--http_port",
-            &self.listeners.http_port.to_string(),
-            "--tcp_port",
-            &self.listeners.native_port.to_string(),
-            "--log-level",
-            "warning",
-            "--logger.log",
-        ]);
-        server.arg(self.state.join("log/server.log")).args(["--query", QUERY]);
+        let Listeners { http_port, native_port, .. } = &self.listeners;
+        server.args(["--http_port", &http_port.to_string(), "--tcp_port", &native_port.to_string()]);
+        server.args(["--log-level", "warning", "--logger.log"]).arg(self.state.join("log/server.log"));
+        server.args(["--query", QUERY]);
         server
     }
 }

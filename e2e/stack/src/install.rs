@@ -50,15 +50,14 @@ pub fn images(target: &Resolved, named: &ImageArgs, form: Form) -> anyhow::Resul
          use --operator-image and --gateway-image",
     )?;
     let programs = images::Programs::compiled(form)?;
-    let built = [("operator", &programs.operator), ("gateway", &programs.gateway)].map(|(name, program)| {
+    let loaded = |name: &str, program: &Path| -> anyhow::Result<String> {
         let image = images::build_image(name, program)?;
         images::load(&image, store)?;
         say::progress("images", &format!("{} is on the node", image.reference));
         Ok(image.reference)
-    });
-    let [operator, gateway] = built;
-    let (operator, gateway): (anyhow::Result<String>, anyhow::Result<String>) = (operator, gateway);
-    Ok(Images { operator: operator?, gateway: gateway? })
+    };
+    let operator = loaded("operator", &programs.operator)?;
+    Ok(Images { operator, gateway: loaded("gateway", &programs.gateway)? })
 }
 
 /// Installs or upgrades the operator and waits until it is ready.
@@ -72,14 +71,8 @@ pub fn operator(kubeconfig: &Path, images: &Images) -> anyhow::Result<()> {
     let values = [parts("image", &images.operator)?, parts("gateway.image", &images.gateway)?].concat();
     let mut helm = helm_command(kubeconfig)?;
     helm.args(["upgrade", "--install", RELEASE]).arg(paths::workspace().join("charts/sluice"));
-    helm.args([
-        "--namespace",
-        OPERATOR_NAMESPACE,
-        "--create-namespace",
-        "--wait",
-        "--timeout",
-        READY_TIMEOUT,
-    ]);
+    helm.args(["--namespace", OPERATOR_NAMESPACE, "--create-namespace"]);
+    helm.args(["--wait", "--timeout", READY_TIMEOUT]);
     // Tests and demo use all cores, and an operator without CPU time loses its Lease.
     helm.args(["--set", "resources.requests.cpu=250m"]);
     for value in &values {
@@ -94,8 +87,7 @@ pub fn operator(kubeconfig: &Path, images: &Images) -> anyhow::Result<()> {
 pub fn remove(kubeconfig: &Path) -> anyhow::Result<()> {
     let mut helm = helm_command(kubeconfig)?;
     helm.args(["uninstall", RELEASE, "--namespace", OPERATOR_NAMESPACE, "--ignore-not-found", "--wait"]);
-    output(&mut helm).context("remove the operator")?;
-    Ok(())
+    output(&mut helm).map(drop).context("remove the operator")
 }
 
 fn helm_command(kubeconfig: &Path) -> anyhow::Result<Command> {

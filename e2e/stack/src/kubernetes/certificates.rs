@@ -63,22 +63,13 @@ impl Keys {
             return Ok(());
         }
         let key = self.key(name)?;
+        let subject = format!("/CN=sluice-{name}");
         let mut openssl = command("openssl");
-        openssl.args([
-            "req",
-            "-x509",
-            "-new",
-            "-days",
-            VALID_DAYS,
-            "-subj",
-            &format!("/CN=sluice-{name}"),
-            "-key",
-        ]);
-        openssl.arg(key).args(["-addext", "basicConstraints=critical,CA:TRUE"]);
-        openssl
-            .args(["-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature", "-out"])
-            .arg(certificate);
-        output(&mut openssl).map(drop).with_context(|| format!("make the authority {name}"))
+        openssl.args(["req", "-x509", "-new", "-days", VALID_DAYS, "-subj", &subject, "-key"]).arg(key);
+        openssl.args(["-addext", "basicConstraints=critical,CA:TRUE"]);
+        openssl.args(["-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature"]);
+        output(openssl.arg("-out").arg(certificate)).with_context(|| format!("make the authority {name}"))?;
+        Ok(())
     }
 
     fn server(&self, name: &str, subject: &str) -> anyhow::Result<()> {

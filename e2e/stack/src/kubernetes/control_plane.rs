@@ -23,17 +23,20 @@ pub fn start(kubernetes: &Kubernetes) -> anyhow::Result<()> {
 /// Starts controllers and scheduler, which need the API server. Does not wait for them, because later steps wait for their results.
 pub fn start_controllers(kubernetes: &Kubernetes) -> anyhow::Result<()> {
     kubernetes.daemon("kube-controller-manager").start(&controllers(kubernetes))?;
-    kubernetes.daemon("kube-scheduler").start(&scheduler(kubernetes))?;
+    kubernetes.daemon("kube-scheduler").start(&client(kubernetes, "kube-scheduler"))?;
     Ok(())
 }
 
 /// The processes, in the order in which they start.
 pub fn parts(kubernetes: &Kubernetes) -> Vec<Part> {
-    let mut controllers = Part::silent(kubernetes.daemon("kube-controller-manager"));
-    controllers.address = "127.0.0.1:10257".into();
-    let mut scheduler = Part::silent(kubernetes.daemon("kube-scheduler"));
-    scheduler.address = "127.0.0.1:10259".into();
-    vec![etcd_part(kubernetes), api_part(kubernetes), controllers, scheduler]
+    let silent =
+        |name, address: &str| Part { address: address.to_owned(), ..Part::silent(kubernetes.daemon(name)) };
+    vec![
+        etcd_part(kubernetes),
+        api_part(kubernetes),
+        silent("kube-controller-manager", "127.0.0.1:10257"),
+        silent("kube-scheduler", "127.0.0.1:10259"),
+    ]
 }
 
 fn etcd_part(kubernetes: &Kubernetes) -> Part {
@@ -102,42 +105,28 @@ fn api_server(kubernetes: &Kubernetes) -> Command {
 
 fn controllers(kubernetes: &Kubernetes) -> Command {
     let pki = certificates::folder(&kubernetes.state);
-    let mut controllers = command(kubernetes.programs.join("kube-controller-manager"));
-    let file = |name: &str| pki.join(name).display().to_string();
-    let flags = [
-        ("kubeconfig", file("kube-controller-manager.kubeconfig")),
-        ("authentication-kubeconfig", file("kube-controller-manager.kubeconfig")),
-        ("authorization-kubeconfig", file("kube-controller-manager.kubeconfig")),
-        ("bind-address", "127.0.0.1".into()),
-        ("leader-elect", "false".into()),
-        ("use-service-account-credentials", "true".into()),
-        ("service-account-private-key-file", file("service-accounts.key")),
-        ("root-ca-file", file("ca.crt")),
-        ("cluster-signing-cert-file", file("ca.crt")),
-        ("cluster-signing-key-file", file("ca.key")),
-        // With the default of 20, the client throttles the controllers at their start: the default account then comes 3 s later.
-        ("kube-api-qps", "200".into()),
-        ("kube-api-burst", "400".into()),
-        ("horizontal-pod-autoscaler-sync-period", "5s".into()),
-        ("profiling", "false".into()),
-    ];
-    controllers.args(flags.map(|(name, value)| format!("--{name}={value}")));
+    let file = |name: &str, file: &str| format!("--{name}={}", pki.join(file).display());
+    let mut controllers = client(kubernetes, "kube-controller-manager");
+    controllers.args([
+        "--use-service-account-credentials=true".to_owned(),
+        file("service-account-private-key-file", "service-accounts.key"),
+        file("root-ca-file", "ca.crt"),
+        file("cluster-signing-cert-file", "ca.crt"),
+        file("cluster-signing-key-file", "ca.key"),
+        "--horizontal-pod-autoscaler-sync-period=5s".to_owned(),
+    ]);
     controllers
 }
 
-fn scheduler(kubernetes: &Kubernetes) -> Command {
-    let kubeconfig =
-        certificates::folder(&kubernetes.state).join("kube-scheduler.kubeconfig").display().to_string();
-    let mut scheduler = command(kubernetes.programs.join("kube-scheduler"));
-    for name in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
-        scheduler.arg(format!("--{name}={kubeconfig}"));
+/// A program that is a client of the API server, with the flags that controllers and scheduler share.
+fn client(kubernetes: &Kubernetes, name: &str) -> Command {
+    let kubeconfig = certificates::folder(&kubernetes.state).join(format!("{name}.kubeconfig"));
+    let mut client = command(kubernetes.programs.join(name));
+    for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
+        client.arg(format!("--{flag}={}", kubeconfig.display()));
     }
-    scheduler.args([
-        "--bind-address=127.0.0.1",
-        "--leader-elect=false",
-        "--kube-api-qps=200",
-        "--kube-api-burst=400",
-    ]);
-    scheduler.arg("--profiling=false");
-    scheduler
+    client.args(["--bind-address=127.0.0.1", "--leader-elect=false", "--profiling=false"]);
+    // With the default of 20, the client throttles the controllers at their start: the default account then comes 3 s later.
+    client.args(["--kube-api-qps=200", "--kube-api-burst=400"]);
+    client
 }

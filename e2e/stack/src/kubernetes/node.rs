@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{NODE_ADDRESS, NODE_NAME, certificates, rendered};
-use crate::part::{Part, answers_http, beside, connects};
+use crate::part::{Part, Task, answers_http, beside, connects};
 use crate::paths::put;
 use crate::process::{Daemon, command};
 
@@ -21,15 +21,22 @@ pub fn start(state: &Path, programs: &Path) -> anyhow::Result<()> {
     put(&state.join("kubelet/config.yaml"), &rendered(KUBELET, state))?;
     put(&state.join("kube-proxy.yaml"), &rendered(KUBE_PROXY, state))?;
     put(&state.join("Corefile"), &rendered(COREFILE, state))?;
-    let commands = [kubelet_program(state, programs), kube_proxy(state, programs), coredns(state, programs)];
-    let tasks = parts(state).into_iter().zip(commands);
-    beside(
-        tasks
-            .map(|(part, what)| {
-                (part.daemon.name(), Box::new(move || part.ensure(&what, PATIENCE)) as Box<_>)
-            })
-            .collect(),
-    )
+    let configured = |program: &str, flag: &str, file: &str| {
+        let mut program = command(programs.join(program));
+        program.arg(flag).arg(state.join(file));
+        program
+    };
+    let mut kubelet = configured("kubelet", "--config", "kubelet/config.yaml");
+    kubelet.arg("--kubeconfig").arg(certificates::folder(state).join("kubelet.kubeconfig"));
+    kubelet.arg("--root-dir").arg(state.join("kubelet")).arg("--cert-dir").arg(state.join("kubelet/pki"));
+    kubelet.args(["--hostname-override", NODE_NAME, "--node-ip", NODE_ADDRESS]);
+    let kube_proxy = configured("kube-proxy", "--config", "kube-proxy.yaml");
+    let coredns = configured("coredns", "-conf", "Corefile");
+    let tasks = parts(state).into_iter().zip([kubelet, kube_proxy, coredns]);
+    let task = |(part, what): (Part, Command)| -> Task<'static> {
+        (part.daemon.name(), Box::new(move || part.ensure(&what, PATIENCE)))
+    };
+    beside(tasks.map(task).collect())
 }
 
 pub fn kubelet(state: &Path) -> Daemon {
@@ -50,25 +57,4 @@ pub fn parts(state: &Path) -> Vec<Part> {
         ),
         part(Daemon::new(state, "coredns"), &dns, Box::new(move || connects(&asked))),
     ]
-}
-
-fn kubelet_program(state: &Path, programs: &Path) -> Command {
-    let mut kubelet = command(programs.join("kubelet"));
-    kubelet.arg("--config").arg(state.join("kubelet/config.yaml"));
-    kubelet.arg("--kubeconfig").arg(certificates::folder(state).join("kubelet.kubeconfig"));
-    kubelet.arg("--root-dir").arg(state.join("kubelet")).arg("--cert-dir").arg(state.join("kubelet/pki"));
-    kubelet.args(["--hostname-override", NODE_NAME, "--node-ip", NODE_ADDRESS]);
-    kubelet
-}
-
-fn kube_proxy(state: &Path, programs: &Path) -> Command {
-    let mut proxy = command(programs.join("kube-proxy"));
-    proxy.arg("--config").arg(state.join("kube-proxy.yaml"));
-    proxy
-}
-
-fn coredns(state: &Path, programs: &Path) -> Command {
-    let mut dns = command(programs.join("coredns"));
-    dns.arg("-conf").arg(state.join("Corefile"));
-    dns
 }
