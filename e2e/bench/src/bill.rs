@@ -219,10 +219,7 @@ impl BillArgs {
     }
 }
 
-/// Runs the cases and prints their results.
-///
-/// # Errors
-/// What failed, after stopping everything that the command started.
+/// Runs the cases and prints their results. An error comes after everything that the command started is stopped.
 pub fn run(args: &BillArgs) -> Result<ExitCode> {
     let cases = args.cases();
     if args.list {

@@ -99,10 +99,7 @@ Exit codes:
   0  every case had 0 kills, 0 failed, 0 lost, 0 doubled and a peak under the limit; with defaults, all first
   1  otherwise";
 
-/// Runs the cases and prints their results.
-///
-/// # Errors
-/// What failed, after stopping everything that the command started.
+/// Runs the cases and prints their results. An error comes after everything that the command started is stopped.
 pub fn run(args: &LoadArgs) -> Result<ExitCode> {
     if args.list {
         for case in Case::all() {

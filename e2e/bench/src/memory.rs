@@ -99,10 +99,7 @@ Exit codes:
   0  every scenario held all limits
   1  otherwise";
 
-/// Runs the scenarios and prints their results.
-///
-/// # Errors
-/// What failed, after stopping everything that the command started.
+/// Runs the scenarios and prints their results. An error comes after everything that the command started is stopped.
 pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
     let chosen = chosen(&args.only);
     if args.list {

@@ -118,10 +118,7 @@ Exit codes:
   0  at rest, only the Lease was written and no object changed; edits were applied within 5 s
   1  otherwise";
 
-/// Measures and prints the figures.
-///
-/// # Errors
-/// The run failed; everything that the command made is removed before it returns.
+/// Measures and prints the figures. An error comes after everything that the command made is removed.
 pub fn run(args: &OperatorScaleArgs) -> Result<ExitCode> {
     interrupt::watch()?;
     let program = match &args.operator {
@@ -148,10 +145,7 @@ pub struct Order {
     pub silent: Silent,
 }
 
-/// Measures, and removes everything that it made.
-///
-/// # Errors
-/// The run could not be made, an operator of all namespaces is running, or the pipelines do not become Ready.
+/// Measures, and removes everything that it made. No operator of all namespaces may run.
 pub async fn measure(order: &Order, target: &Resolved, program: &Path) -> Result<Report> {
     let cluster = Cluster::connect(&target.kubeconfig).await?;
     alone(&cluster).await?;

@@ -111,10 +111,7 @@ impl Role {
     }
 }
 
-/// Measures and prints.
-///
-/// # Errors
-/// The measurement failed; everything that the command started is stopped before it returns.
+/// Measures and prints. An error comes after everything that the command started is stopped.
 pub fn run(args: &OtlpArgs) -> Result<ExitCode> {
     interrupt::watch()?;
     let gateway = args.files.program()?;

@@ -94,10 +94,7 @@ Exit codes:
   0  all variants were measured
   1  otherwise";
 
-/// Measures and prints.
-///
-/// # Errors
-/// The measurement failed; everything that the command made, except logs, is removed before it returns.
+/// Measures and prints. An error comes after everything that the command made, except logs, is removed.
 pub fn run(args: &SchemaBenchArgs) -> Result<ExitCode> {
     interrupt::watch()?;
     let gateway = args.files.program()?;

@@ -215,10 +215,7 @@ impl ThroughputArgs {
     }
 }
 
-/// Measures and prints.
-///
-/// # Errors
-/// The measurement failed; everything that the command started is stopped before it returns.
+/// Measures and prints. An error comes after everything that the command started is stopped.
 pub fn run(args: &ThroughputArgs) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         args.sink == SinkChoice::Clickhouse || !args.formats.contains(&InsertFormat::Native),

@@ -65,8 +65,6 @@ pub struct Up {
 }
 
 /// Starts the stack: keeps parts that run and answer, starts the others, and builds what the cache lacks, and programs in this form.
-///
-/// # Errors
 /// The error lists everything that is missing on the machine, or the parts that failed. After an error or an interrupt, this call ends
 /// every process that it started. If no part ran before, it stops the whole stack.
 pub fn up(form: Form) -> anyhow::Result<Up> {
@@ -164,10 +162,8 @@ fn undo(paths: &Paths, kubernetes: &Kubernetes, ran: &[&str]) -> anyhow::Result<
 }
 
 /// Stops the stack and removes its processes, containers, mounts, bridge, rules and network namespaces. With `purge`, it also removes state
-/// and data; the cache of built parts stays. It is no error if nothing runs.
-///
-/// # Errors
-/// The error lists what could not be stopped or removed; everything else is stopped and removed.
+/// and data; the cache of built parts stays. It is no error if nothing runs. The error lists what could not be stopped or removed; everything
+/// else is stopped and removed.
 pub fn down(purge: bool) -> anyhow::Result<()> {
     let paths = Paths::from_environment()?;
     anyhow::ensure!(

@@ -90,13 +90,7 @@ impl Part {
 pub type Task<'a> = (&'static str, Box<dyn FnOnce() -> anyhow::Result<()> + Send + 'a>);
 
 /// Runs steps in parallel, each in its thread, and waits for all of them. If one fails, the results of the others are kept. A failure is
-/// printed at once.
-///
-/// # Errors
-/// All failures, one per line.
-///
-/// # Panics
-/// If a step panics.
+/// printed at once; the error has all failures, one per line. A panic of a step goes on.
 pub fn beside(tasks: Vec<Task<'_>>) -> anyhow::Result<()> {
     let failures: Vec<String> = std::thread::scope(|scope| {
         let running: Vec<_> =

@@ -55,10 +55,8 @@ pub fn command(program: impl AsRef<Path>) -> Command {
     command
 }
 
-/// Runs a short command to its end and returns what it printed. For commands that end within seconds; use a [`Job`] for longer ones.
-///
-/// # Errors
-/// The command cannot be started, or ends with another code than 0; the error contains its last output.
+/// Runs a short command to its end and returns what it printed. For commands that end within seconds; use a [`Job`] for longer ones. If it
+/// ends with another code than 0, the error contains its last output.
 pub fn output(command: &mut Command) -> anyhow::Result<String> {
     let name =
         Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();

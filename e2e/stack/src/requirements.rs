@@ -75,10 +75,8 @@ pub fn cni_programs() -> Option<PathBuf> {
 }
 
 /// Checks that everything is there to compile the project, and to build and run the stack. Installs what is missing, or lists it. Call it
-/// before a long build.
-///
-/// # Errors
-/// The error lists everything missing: rights, tools with the part that needs them, packages with the command to install them.
+/// before a long build. The error lists everything missing: rights, tools with the part that needs them, packages with the command to
+/// install them.
 pub fn ensure(paths: &Paths) -> anyhow::Result<()> {
     let mut packages = compiler_missing();
     packages.extend(packages_missing());

@@ -88,10 +88,7 @@ Exit codes:
   0  every promise held
   1  a promise was broken, or the targets could not run";
 
-/// Builds the targets and runs them.
-///
-/// # Errors
-/// There is no nightly compiler, or a target broke a promise: the error names the input and the command that reproduces it.
+/// Builds the targets and runs them. If a target broke a promise, the error names the input and the command that reproduces it.
 pub fn run(args: &FuzzArgs) -> anyhow::Result<ExitCode> {
     interrupt::watch()?;
     let programs = Programs::build()?;

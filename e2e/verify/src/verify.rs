@@ -88,10 +88,7 @@ Exit codes:
   130  interrupted by Ctrl-C
 The last line is `N passed, N failed`.";
 
-/// Runs the checks, and prints the counts in the last line.
-///
-/// # Errors
-/// Only if signal handlers cannot be installed. A failed check is counted, not returned.
+/// Runs the checks, and prints the counts in the last line. A failed check is counted, not returned.
 pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     interrupt::watch()?;
     let steps = Steps::default();

@@ -56,9 +56,6 @@ pub struct Account {
 
 impl Account {
     /// Reads the logs. Of the looks at merges, those that began up to `looks_until_us` count, in microseconds since 1970.
-    ///
-    /// # Errors
-    /// The server does not answer, or not with numbers.
     pub async fn read(server: &Server, table: &Table, looks_until_us: u64) -> Result<Account> {
         server.execute("SYSTEM FLUSH LOGS query_log, query_views_log, part_log").await?;
         let statements = table.numbers(&statements_query(looks_until_us)).await;
@@ -98,9 +95,6 @@ pub struct Stored {
 
 impl Stored {
     /// Reads every id of the table.
-    ///
-    /// # Errors
-    /// The server does not answer, or not with numbers.
     pub async fn count(table: &Table) -> Result<Stored> {
         let [rows, unique] = table.numbers(&ids_query()).await.context("count the spans")?;
         Ok(Stored { rows, unique })

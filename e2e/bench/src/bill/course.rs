@@ -70,9 +70,6 @@ struct Inserted {
 
 impl Course {
     /// Runs a case with a server and a topic of its own, which are removed.
-    ///
-    /// # Errors
-    /// The case could not be measured.
     pub async fn run(&self, case: &Case) -> Result<Outcome> {
         let name = case.name();
         let folder = create_folder(self.folder.join(&name))?;

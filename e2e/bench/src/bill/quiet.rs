@@ -40,10 +40,6 @@ pub struct Ended {
     pub is_quiet: bool,
 }
 
-/// Waits until merges are quiet.
-///
-/// # Errors
-/// The server does not answer, or the command is interrupted.
 pub async fn until_quiet(case: &str, table: &Table, server: &CaseServer, wait: Patience) -> Result<Ended> {
     // Makes the log, if no merge was logged yet.
     server.client.execute("SYSTEM FLUSH LOGS part_log").await?;

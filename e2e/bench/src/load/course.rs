@@ -52,10 +52,7 @@ struct Scene<'a> {
 }
 
 impl Course {
-    /// Runs a case, in its own database, which is removed.
-    ///
-    /// # Errors
-    /// The case could not be run. If the gateway ends, that is an outcome and no error.
+    /// Runs a case, in its own database, which is removed. If the gateway ends, that is an outcome and no error.
     pub async fn run(&self, case: &Case) -> Result<Outcome> {
         let name = case.name();
         let (run, folder) = (Run::fresh(), self.folder.join(&name));

@@ -107,10 +107,7 @@ impl Gateway {
         std::thread::Builder::new().name("sampler".into()).spawn(sampling).context("start the sampler")
     }
 
-    /// Returns an error if the process has exited.
-    ///
-    /// # Errors
-    /// The process has exited; the error quotes the end of its log.
+    /// Fails if the process has exited; the error quotes the end of its log.
     pub fn check(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait().context("look for the gateway")? {
             let kills = self.group.kills().unwrap_or_default();

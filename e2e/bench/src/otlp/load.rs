@@ -97,10 +97,8 @@ struct Sending {
 }
 
 impl Load {
-    /// Sends all spans to `host:port`, and returns once every request was answered with success.
-    ///
-    /// # Errors
-    /// Any other answer, or none: the spans may be stored or not.
+    /// Sends all spans to `host:port`, and returns once every request was answered with success. After any other answer, or none, the spans
+    /// may be stored or not.
     pub async fn send(self, grpc: &str) -> Result<Answers> {
         let address = format!("http://{grpc}{EXPORT}");
         let next = AtomicU64::new(0);

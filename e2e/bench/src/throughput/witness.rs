@@ -116,10 +116,7 @@ impl Watched {
         self.witness.id()
     }
 
-    /// Returns an error if the command has exited.
-    ///
-    /// # Errors
-    /// The command has exited; the error quotes the end of its output.
+    /// Fails if the command has exited; the error quotes the end of its output.
     pub fn check(&mut self) -> Result<()> {
         if self.witness.try_wait().context("look for the witness")?.is_some() {
             bail!("it ended by itself{}", log_tail(&self.log));

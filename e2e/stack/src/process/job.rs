@@ -37,11 +37,7 @@ pub struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Runs it to its end.
-    ///
-    /// # Errors
-    /// The command cannot be started, fails, takes longer than 40 minutes, or is interrupted. The error names the log file and shows its
-    /// end.
+    /// Runs it to its end, for at most 40 minutes. An error names the log file and shows its end.
     pub fn run(&self, what: &mut Command) -> anyhow::Result<()> {
         interrupt::check()?;
         say::progress(self.part, self.doing);

@@ -13,9 +13,6 @@ pub fn until<T>(patience: Duration, probe: impl FnMut() -> anyhow::Result<T>) ->
 }
 
 /// As [`until`], but ends early only if `allowed` returns an error. Cleaning up uses it, because that goes on after an interrupt.
-///
-/// # Errors
-/// The error of the last call after `patience`, or the error of `allowed`.
 pub fn while_allowed<T>(
     patience: Duration,
     allowed: impl Fn() -> anyhow::Result<()>,

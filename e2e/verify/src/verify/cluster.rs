@@ -32,10 +32,8 @@ pub struct OnStack<'a> {
     pub is_local: bool,
 }
 
-/// Starts the stack, runs the tests, and stops the stack.
-///
-/// # Errors
-/// If steps could not run, or too many failed. A step that ran and failed is counted instead.
+/// Starts the stack, runs the tests, and stops the stack. An error means that steps could not run, or too many failed: a step that ran and
+/// failed is counted instead.
 pub fn run(args: &VerifyArgs, steps: &Steps, groups: &[&Group], rotation: &Rotation) -> anyhow::Result<()> {
     interrupt::check()?;
     let target = args.target.target()?;

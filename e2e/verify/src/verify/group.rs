@@ -274,10 +274,7 @@ impl Group {
         matches!(self.work, Work::Cluster(_) | Work::Scaling(_))
     }
 
-    /// Runs the part of the group that does not run with the quick tier.
-    ///
-    /// # Errors
-    /// Steps could not run at all. A step that ran and failed is counted instead.
+    /// Runs the part of the group that does not run with the quick tier. A step that ran and failed is counted, not returned.
     pub fn run(&self, steps: &Steps, on: &OnStack<'_>) -> anyhow::Result<()> {
         match self.work {
             Work::Cluster(_) => Ok(()),

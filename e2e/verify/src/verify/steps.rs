@@ -55,10 +55,7 @@ struct Took {
     seconds: f64,
 }
 
-/// Does both at the same time.
-///
-/// # Errors
-/// That of `one`, or else that of `other`.
+/// Does both at the same time. If both fail, the error is that of `one`.
 pub fn beside(
     one: impl FnOnce() -> anyhow::Result<()> + Send,
     other: impl FnOnce() -> anyhow::Result<()>,
@@ -71,10 +68,8 @@ pub fn beside(
 }
 
 impl Steps {
-    /// A step that counts as one.
-    ///
-    /// # Errors
-    /// If no further step may begin: after Ctrl-C or too many failures. A failed check is counted, not returned.
+    /// A step that counts as one. A failed check is counted, not returned: an error means that no further step may begin, after Ctrl-C or too
+    /// many failures.
     pub fn once(&self, name: &str, check: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         self.ensure_goes_on()?;
         let began = Instant::now();
