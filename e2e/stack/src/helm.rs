@@ -3,27 +3,17 @@
 use std::path::PathBuf;
 
 use crate::gomodule::GoModule;
-use crate::paths::Paths;
 
 /// Version of helm in `e2e/stack/helm/go.mod`.
 pub const VERSION: &str = "v3.19.5";
 
-fn module() -> GoModule {
+pub fn module() -> GoModule {
     let version = format!("-X helm.sh/helm/v3/internal/version.version={VERSION}");
     // The cluster's version for `helm template` and `helm lint`, which have no cluster.
     let cluster = ["pkg/chartutil.k8sVersion", "pkg/lint/rules.k8sVersion"]
         .map(|name| format!("-X helm.sh/helm/v3/{name}Major=1 -X helm.sh/helm/v3/{name}Minor=34"));
     let link_flags = format!("{version} {}", cluster.join(" "));
     GoModule { link_flags, ..GoModule::named("helm", "helm.sh/helm/v3/cmd/helm", &["go.mod", "go.sum"]) }
-}
-
-pub fn is_built(paths: &Paths) -> bool {
-    module().is_built(paths)
-}
-
-/// Compiles it unless it is in the cache; returns the program.
-pub fn build(paths: &Paths) -> anyhow::Result<PathBuf> {
-    Ok(module().build(paths)?.join("helm"))
 }
 
 /// The helm program. Compiles it if it is missing (under a minute with Go's build cache warm), so that tests on another cluster need no

@@ -66,7 +66,7 @@ pub struct Kubernetes {
 impl Kubernetes {
     /// The Kubernetes with its folders in `paths`.
     pub fn new(paths: &Paths) -> anyhow::Result<Self> {
-        Ok(Self { state: paths.kubernetes(), programs: programs::folder(paths)? })
+        Ok(Self { state: paths.kubernetes(), programs: programs::module().built(paths)? })
     }
 
     pub fn local() -> anyhow::Result<Self> {

@@ -128,7 +128,7 @@ fn start(paths: &Paths, kubernetes: &Kubernetes, pause: &images::Image) -> anyho
     let ready = |part: &'static str, address: &str| say::progress(part, &format!("answers on {address}"));
     beside(vec![
         // Compiled here, because the servers mostly wait for each other. It shares most of its packages with Kubernetes.
-        ("helm", Box::new(|| helm::build(paths).map(drop))),
+        ("helm", Box::new(|| helm::module().build(paths).map(drop))),
         ("kubernetes", Box::new(|| kubernetes.start(pause))),
         ("kafka", Box::new(|| Kafka::new(paths).ensure().map(|()| ready("kafka", kafka::HOST_ADDRESS)))),
         (

@@ -18,8 +18,9 @@ pub use port::Port;
 pub use rustix::process::Signal;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
@@ -55,13 +56,31 @@ pub fn command(program: impl AsRef<Path>) -> Command {
     command
 }
 
+/// A command that runs `inner`, with its environment, by the words of `outer`.
+pub fn run_by(mut outer: Command, inner: &Command) -> Command {
+    outer.arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
+}
+
+/// Lets a command write its output to a file, which is replaced, and read nothing.
+pub fn log_to<'a>(what: &'a mut Command, log: &Path) -> anyhow::Result<&'a mut Command> {
+    let file = File::create(log).with_context(|| format!("create {}", log.display()))?;
+    let file_too = file.try_clone().with_context(|| format!("open {} twice", log.display()))?;
+    Ok(what.stdin(Stdio::null()).stdout(file).stderr(file_too))
+}
+
 /// Runs a short command to its end and returns what it printed. For commands that end within seconds; use a [`Job`] for longer ones. If it
 /// ends with another code than 0, the error contains its last output.
 pub fn output(command: &mut Command) -> anyhow::Result<String> {
     let name =
         Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let done =
-        command.stdin(std::process::Stdio::null()).output().with_context(|| format!("start {name}"))?;
+    let done = command.stdin(Stdio::null()).output().with_context(|| format!("start {name}"))?;
     if !done.status.success() {
         let arguments: Vec<_> = command.get_args().map(|text| text.to_string_lossy()).collect();
         let said =

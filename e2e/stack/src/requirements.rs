@@ -204,8 +204,10 @@ fn packages_missing() -> Vec<&'static str> {
 /// Missing tools: the tools for parts that are not built yet, and Java, which is always needed.
 fn tools_missing(paths: &Paths) -> Vec<String> {
     let mut missing = Vec::new();
-    let go_for =
-        unbuilt(&[("Kubernetes", kubernetes::programs::is_built(paths)), ("helm", helm::is_built(paths))]);
+    let go_for = unbuilt(&[
+        ("Kubernetes", kubernetes::programs::module().is_built(paths)),
+        ("helm", helm::module().is_built(paths)),
+    ]);
     let cc_for = unbuilt(&[
         ("the pause image", images::pause::is_built(paths)),
         ("ClickHouse's launcher", clickhouse::is_built(paths)),

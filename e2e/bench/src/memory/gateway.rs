@@ -3,16 +3,16 @@
 //! Job: one process of the real program, whose memory the kernel limits. Place in the flow: between load and front. Owner: the run. A
 //! thread of its own samples the memory. Limits: the process is killed when this is dropped.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{Method, Request};
@@ -30,15 +30,13 @@ use e2e_fixtures::gateway::{self, Listening, Orders};
 use e2e_fixtures::pipeline::merged;
 use e2e_stack::paths::create_folder;
 use e2e_stack::process::daemon::log_tail;
+use e2e_stack::process::{log_to, wait};
 
 /// Time between two samples of the memory. The kernel's own peak (`VmHWM`) also has what happens between two samples.
 const SAMPLE: Duration = Duration::from_millis(20);
 
 /// How long the process may take to end after SIGTERM: more than the 50 s that the gateway gives its blocks in flight.
 const END_PATIENCE: Duration = Duration::from_secs(70);
-
-/// Time between two checks whether it has ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub struct Gateway {
     child: Child,
@@ -76,12 +74,9 @@ impl Gateway {
     pub fn start(program: &Path, config: &Path, limit_mib: u64, folder: &Path) -> Result<Gateway> {
         let group = MemoryGroup::create(limit_mib << 20)?;
         let log = folder.join("gateway.log");
-        let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
         let listening = Listening::of(&log);
-        let out_too = out.try_clone().with_context(|| format!("open {} twice", log.display()))?;
         let mut entering = group.inside(&gateway::command(program, config));
-        entering.stdin(Stdio::null()).stdout(out).stderr(out_too);
-        let child = entering.spawn().context("start the gateway")?;
+        let child = log_to(&mut entering, &log)?.spawn().context("start the gateway")?;
         let peaks = Arc::new(Peaks::default());
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
         let mut gateway = Gateway { child, group, log, listening, client, peaks, sampler: None };
@@ -164,18 +159,10 @@ impl Gateway {
         if self.child.try_wait().context("look for the gateway")?.is_none() {
             kill_process(Pid::from_child(&self.child), Signal::TERM).context("send SIGTERM")?;
         }
-        let asked = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().context("wait for the gateway")? {
-                break status;
-            }
-            ensure!(
-                asked.elapsed() < END_PATIENCE,
-                "the gateway did not exit within {END_PATIENCE:?} of SIGTERM{}",
-                log_tail(&self.log)
-            );
-            std::thread::sleep(LOOK_AGAIN);
-        };
+        let ended = || self.child.try_wait().context("wait for the gateway")?.context("it runs");
+        let status = wait::while_allowed(END_PATIENCE, || Ok(()), ended).with_context(|| {
+            format!("the gateway did not exit within {END_PATIENCE:?} of SIGTERM{}", log_tail(&self.log))
+        })?;
         Ok(Usage {
             resident_peak: self.peaks.resident.load(Ordering::Relaxed),
             anonymous_peak: self.peaks.anonymous.load(Ordering::Relaxed),

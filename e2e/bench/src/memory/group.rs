@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 
+use e2e_stack::process::run_by;
+
 /// Number of cgroups made by this process, so that each has its own name.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
@@ -63,14 +65,7 @@ impl MemoryGroup {
     pub fn inside(&self, command: &Command) -> Command {
         let mut entering = Command::new("sh");
         entering.args(["-c", ENTER]).arg(self.folder.join("cgroup.procs"));
-        entering.arg(command.get_program()).args(command.get_args());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => entering.env(name, value),
-                None => entering.env_remove(name),
-            };
-        }
-        entering
+        run_by(entering, command)
     }
 
     /// Reads the bytes of anonymous memory, in any thread; page cache does not count.

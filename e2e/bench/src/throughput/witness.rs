@@ -5,27 +5,26 @@
 //! keeps the memory peak of all children that a process ever had. Place in the flow: around the gateway and each peer. Limits: the peak is
 //! that of the largest single process, not the sum.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper, wait as wait_for_child,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use e2e_fixtures::gateway::Listening;
 use e2e_stack::process::daemon::log_tail;
-use e2e_stack::process::usage;
 pub use e2e_stack::process::usage::Usage;
+use e2e_stack::process::{log_to, run_by, usage, wait};
 
 /// How long a process may take to end after SIGTERM: more than the 50 s that the gateway gives its blocks in flight.
 const END_PATIENCE: Duration = Duration::from_secs(70);
-
-/// Time between two checks whether a process has ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The exit code of a process that SIGTERM ended: 128 and the signal's number.
 pub const ENDED_BY_SIGTERM: i32 = 128 + 15;
@@ -58,7 +57,7 @@ pub fn run(args: &WitnessArgs) -> Result<ExitCode> {
         Command::new(program).args(arguments).spawn().with_context(|| format!("start {program}"))?;
     let status = child.wait().with_context(|| format!("wait for {program}"))?;
     loop {
-        match wait(WaitOptions::empty()) {
+        match wait_for_child(WaitOptions::empty()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::CHILD) => break,
             Err(error) => return Err(error).context("wait for what the command started"),
@@ -85,20 +84,11 @@ impl Watched {
     pub fn start(command: &Command, folder: &Path) -> Result<Watched> {
         let (report, log) = (folder.join("usage.json"), folder.join("output.log"));
         let program = std::env::current_exe().context("find this program's file")?;
-        let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
         let listening = Listening::of(&log);
-        let out_too = out.try_clone().with_context(|| format!("open {} twice", log.display()))?;
         let mut witness = Command::new(program);
         witness.arg("witness").arg("--report").arg(&report).arg("--");
-        witness.arg(command.get_program()).args(command.get_args());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => witness.env(name, value),
-                None => witness.env_remove(name),
-            };
-        }
-        witness.stdin(Stdio::null()).stdout(out).stderr(out_too).process_group(0);
-        let witness = witness.spawn().context("start the witness")?;
+        let mut witness = run_by(witness, command);
+        let witness = log_to(&mut witness, &log)?.process_group(0).spawn().context("start the witness")?;
         Ok(Watched { witness, report, log, listening, since: Instant::now() })
     }
 
@@ -127,13 +117,10 @@ impl Watched {
     /// Sends SIGTERM, waits until the end, and returns the usage.
     pub fn stop(mut self) -> Result<Usage> {
         kill_process_group(self.group(), Signal::TERM).context("send SIGTERM")?;
-        let asked = Instant::now();
-        while self.witness.try_wait().context("wait for the witness")?.is_none() {
-            if asked.elapsed() > END_PATIENCE {
-                bail!("it did not end within {END_PATIENCE:?} of SIGTERM{}", log_tail(&self.log));
-            }
-            std::thread::sleep(LOOK_AGAIN);
-        }
+        let ended = || self.witness.try_wait().context("wait for the witness")?.context("it runs");
+        wait::while_allowed(END_PATIENCE, || Ok(()), ended).with_context(|| {
+            format!("it did not end within {END_PATIENCE:?} of SIGTERM{}", log_tail(&self.log))
+        })?;
         let text = fs::read_to_string(&self.report)
             .with_context(|| format!("the witness left no usage{}", log_tail(&self.log)))?;
         serde_json::from_str(&text).with_context(|| format!("understand {}", self.report.display()))

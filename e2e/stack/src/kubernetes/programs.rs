@@ -19,7 +19,7 @@ const ALIASES: &[&str] = &[
     "kubectl",
 ];
 
-fn module() -> GoModule {
+pub fn module() -> GoModule {
     // Without these the API server calls itself v0.0.0 and every client's version check fails.
     let link_flags = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"].map(|package| {
         format!(
@@ -33,15 +33,6 @@ fn module() -> GoModule {
         aliases: ALIASES,
         ..GoModule::named("kubebin", ".", &["go.mod", "go.sum", "main.go", "dns.go"])
     }
-}
-
-pub fn is_built(paths: &Paths) -> bool {
-    module().is_built(paths)
-}
-
-/// The folder with the programs, built or not.
-pub fn folder(paths: &Paths) -> anyhow::Result<PathBuf> {
-    module().built(paths)
 }
 
 /// Compiles them unless they are in the cache; returns the folder with the programs.

@@ -1,7 +1,6 @@
 //! A process that outlives the command that started it: own session, a pid file with id and start time, a log file. Any later
 //! command finds it by its pid file and stops exactly that process.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::process::{Pid, Signal};
 
-use super::{Process, command};
+use super::{Process, command, run_by};
 use crate::paths::create_parent;
 
 /// Lines of a log that an error shows.
@@ -59,11 +58,7 @@ impl Daemon {
         let log = self.open_log()?;
         let log_too = log.try_clone().with_context(|| format!("open {} twice", self.log_file.display()))?;
         // `setsid` runs the program in its own process unless it must fork. A new child need not fork, so the id stays.
-        let mut spawned = command("setsid");
-        spawned.arg(what.get_program()).args(what.get_args());
-        for (key, value) in what.get_envs() {
-            spawned.env(key, value.unwrap_or(OsStr::new("")));
-        }
+        let mut spawned = run_by(command("setsid"), what);
         spawned.stdin(Stdio::null()).stdout(log).stderr(log_too).current_dir("/");
         let child = spawned.spawn().with_context(|| format!("start {}", self.name))?;
         let pid = Pid::from_child(&child);

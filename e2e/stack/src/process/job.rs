@@ -1,17 +1,16 @@
 //! A command that may take minutes. Its output goes to a log file, and progress is printed every few seconds. Ctrl-C ends it together with the
 //! processes that it started, which share its process group.
 
-use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::daemon::log_tail;
-use super::interrupt;
+use super::{interrupt, log_to};
 use crate::paths::create_parent;
 use crate::say;
 
@@ -42,10 +41,8 @@ impl Job<'_> {
         interrupt::check()?;
         say::progress(self.part, self.doing);
         create_parent(&self.log)?;
-        let log = File::create(&self.log).with_context(|| format!("create {}", self.log.display()))?;
-        let log_too = log.try_clone().with_context(|| format!("open {} twice", self.log.display()))?;
-        what.stdin(Stdio::null()).stdout(log).stderr(log_too).process_group(0);
-        let child = what
+        let child = log_to(what, &self.log)?
+            .process_group(0)
             .spawn()
             .with_context(|| format!("{}: start {}", self.doing, what.get_program().display()))?;
         let status = self.wait(child)?;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use e2e_stack::cargo::cargo;
 use e2e_stack::install::{self, Images};
 use e2e_stack::process::{interrupt, output};
@@ -41,12 +41,8 @@ pub fn run(args: &VerifyArgs, steps: &Steps, groups: &[&Group], rotation: &Rotat
     let mut ran_before = true;
     if is_local {
         e2e_stack::discard_leftovers()?;
-        let failed = steps.failed();
-        steps.once("the stack comes up", || {
-            ran_before = e2e_stack::up(Form::Tested)?.ran_before;
-            Ok(())
-        })?;
-        ensure!(steps.failed() == failed, "end-to-end tests need the stack");
+        let up = steps.once("the stack comes up", || e2e_stack::up(Form::Tested))?;
+        ran_before = up.context("end-to-end tests need the stack")?.ran_before;
     }
     let outcome = target.resolve().and_then(|resolved| {
         let images = install::images(&resolved, &args.images, Form::Tested)?;

@@ -278,11 +278,12 @@ impl Group {
     pub fn run(&self, steps: &Steps, on: &OnStack<'_>) -> anyhow::Result<()> {
         match self.work {
             Work::Cluster(_) => Ok(()),
-            Work::Scaling(_) => steps.once("scaling stays within its limits in simulation", || {
+            Work::Scaling(_) => {
                 let mut days = Command::new(programs::SIMULATE.file(Form::Tested));
                 days.arg("--check");
-                quiet("simulate", days)
-            }),
+                let name = "scaling stays within its limits in simulation";
+                steps.once(name, || quiet("simulate", days)).map(drop)
+            }
             Work::Release(filters) => release(steps, filters, on),
             Work::Deep => deep(steps, on),
             Work::Faults(part) => play(steps, part),
@@ -314,12 +315,7 @@ fn deep(steps: &Steps, on: &OnStack<'_>) -> anyhow::Result<()> {
             quiet(package, cargo(&["check", "--package", package]))
         })?;
     }
-    let mut built = None;
-    steps.once("fuzz targets build", || {
-        built = Some(fuzz::Programs::build()?);
-        Ok(())
-    })?;
-    if let Some(programs) = built {
+    if let Some(programs) = steps.once("fuzz targets build", fuzz::Programs::build)? {
         for target in &fuzz::TARGETS {
             steps.once(&format!("fuzz {}", target.name), || programs.bounded(target))?;
         }
@@ -355,11 +351,7 @@ fn play(steps: &Steps, part: u32) -> anyhow::Result<()> {
 
 /// Runs the clients, once they are fetched and compiled.
 fn clients(steps: &Steps, filters: &[&str], on: &OnStack<'_>) -> anyhow::Result<()> {
-    let mut folder = None;
-    steps.once("clients of OTLP are fetched and compiled", || {
-        folder = Some(clients::folder()?);
-        Ok(())
-    })?;
+    let folder = steps.once("clients of OTLP are fetched and compiled", clients::folder)?;
     folder.map_or(Ok(()), |folder| steps.tests(&mut on.clients(&folder, filters)))
 }
 

@@ -44,23 +44,24 @@ fn format() -> anyhow::Result<()> {
 fn parts(args: &VerifyArgs, steps: &Steps, paths: &Paths) -> anyhow::Result<()> {
     let is_local = !args.without_e2e && args.target.target()?.needs_stack();
     if is_local {
-        steps.once("parts of the stack are built", || e2e_stack::build_parts(paths).map(drop))?;
+        steps.once("parts of the stack are built", || e2e_stack::build_parts(paths))?;
     }
     if !args.without_e2e {
         // The live tests read with it.
-        steps.once("the Python client of ClickHouse is fetched", || clickhouse_connect::path().map(drop))?;
+        steps.once("the Python client of ClickHouse is fetched", clickhouse_connect::path)?;
     }
     readers_of_manifests(steps)
 }
 
 /// Builds the programs with which tests read the chart and the manifests.
 pub fn readers_of_manifests(steps: &Steps) -> anyhow::Result<()> {
-    steps.once("programs that read the manifests are built", || {
+    let built = steps.once("programs that read the manifests are built", || {
         helm::path()?;
         rulecheck::path()?;
         crane::path()?;
-        gitopscheck::path().map(drop)
-    })
+        gitopscheck::path()
+    });
+    built.map(drop)
 }
 
 /// What cargo compiles: lints, then all programs and tests.
@@ -70,7 +71,8 @@ fn compiled(steps: &Steps) -> anyhow::Result<()> {
         // `--all-targets` leaves out tests that run only by name.
         quiet("lints", cargo(&["clippy", "--workspace", "--test", "live", "--", "-D", "warnings"]))
     })?;
-    steps.once("tests compile", || quiet("compile", cargo(&["build", "--workspace", "--bins", "--tests"])))
+    let build = cargo(&["build", "--workspace", "--bins", "--tests"]);
+    steps.once("tests compile", || quiet("compile", build)).map(drop)
 }
 
 fn packages_tests() -> Command {

@@ -68,29 +68,36 @@ pub fn beside(
 }
 
 impl Steps {
-    /// A step that counts as one. A failed check is counted, not returned: an error means that no further step may begin, after Ctrl-C or too
-    /// many failures.
-    pub fn once(&self, name: &str, check: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    /// A step that counts as one; returns what it made, or `None` if it failed, which is counted. An error means that no further step may
+    /// begin, after Ctrl-C or too many failures.
+    pub fn once<T>(
+        &self,
+        name: &str,
+        check: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<Option<T>> {
         self.ensure_goes_on()?;
         let began = Instant::now();
         let outcome = check();
         let seconds = began.elapsed().as_secs_f64();
         let mut seen = self.seen();
         seen.steps.push(Took { name: name.to_owned(), seconds });
-        match outcome {
-            Ok(()) => {
+        let result = match &outcome {
+            Ok(_) => {
                 seen.passed += 1;
-                say::progress("verify", &format!("{name} ... ok, {seconds:.1} s"));
+                "ok"
             }
             Err(failure) => {
-                say::progress("verify", &format!("{name} ... FAILED, {seconds:.1} s"));
-                let cause = format!("{failure:#}");
-                say::line(&cause);
-                seen.failures.push(Failure { name: name.to_owned(), cause });
+                seen.failures.push(Failure { name: name.to_owned(), cause: format!("{failure:#}") });
+                "FAILED"
             }
-        }
+        };
         drop(seen);
-        interrupt::check()
+        say::progress("verify", &format!("{name} ... {result}, {seconds:.1} s"));
+        if let Err(failure) = &outcome {
+            say::line(&format!("{failure:#}"));
+        }
+        interrupt::check()?;
+        Ok(outcome.ok())
     }
 
     /// Runs a test program, prints its output, and counts its tests. A program that ends early or does not compile counts as one failure.
@@ -321,7 +328,7 @@ mod tests {
         let steps = Steps::default();
         let failure = || Failure { name: "wrong".to_owned(), cause: "so it is".to_owned() };
         steps.seen().failures.extend((0..FAILURES_MAX).map(|_| failure()));
-        let over = steps.once("not run", || bail!("it is not begun")).unwrap_err();
+        let over = steps.once::<()>("not run", || bail!("it is not begun")).unwrap_err();
         steps.cut_off(&over);
         assert_eq!(steps.failed(), FAILURES_MAX, "which is said once");
     }
