@@ -41,9 +41,16 @@ pub fn command(program: &Path, config: &Path) -> Command {
     collector
 }
 
-/// The settings of a measured Collector beside its receivers, exporters and pipelines.
-pub fn telemetry() -> Value {
-    json!({"logs": {"level": "warn"}, "metrics": {"level": "none"}})
+/// The config of a Collector with one receiver and one exporter, each with its name.
+pub fn config((receiver, received): (&str, &Value), (exporter, exported): (&str, &Value)) -> Value {
+    json!({
+        "receivers": {receiver: received},
+        "exporters": {exporter: exported},
+        "service": {
+            "pipelines": {"traces": {"receivers": [receiver], "exporters": [exporter]}},
+            "telemetry": {"logs": {"level": "warn"}, "metrics": {"level": "none"}},
+        },
+    })
 }
 
 /// The exporter for `ClickHouse`.

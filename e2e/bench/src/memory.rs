@@ -149,10 +149,9 @@ impl Plan {
     async fn run(self, scenarios: &[Scenario]) -> Result<Outcomes<Outcome>> {
         let folder = std::env::temp_dir().join(format!("sluice-memory-{}", std::process::id()));
         let folder = create_folder(folder)?;
-        let Plan { program, broker, queue, outage, .. } = self;
-        let course = Course { program, broker, queue, folder, outage };
+        let course = Course { plan: self, folder };
         let mut laid: Option<(Size, Load)> = None;
-        let outcome = run_all(&course, scenarios, self.spans, &mut laid).await;
+        let outcome = run_all(&course, scenarios, &mut laid).await;
         if let Some((_, load)) = laid {
             load.topic.delete().await?;
         }
@@ -165,7 +164,6 @@ impl Plan {
 async fn run_all(
     course: &Course,
     scenarios: &[Scenario],
-    spans: u64,
     laid: &mut Option<(Size, Load)>,
 ) -> Result<Outcomes<Outcome>> {
     let mut outcomes = Outcomes { runs: Vec::new() };
@@ -174,7 +172,7 @@ async fn run_all(
         let outcome = match scenario {
             Scenario::Oversized(codec) => course.oversized(&name, codec, OVERSIZED_SPANS).await,
             Scenario::Backlog(size, outage) => {
-                let load = laid_for(&course.broker, size, (spans, laid)).await?;
+                let load = laid_for(&course.plan, size, laid).await?;
                 course.backlog(&name, size, outage, load).await
             }
         };
@@ -184,18 +182,14 @@ async fn run_all(
 }
 
 /// The topic of a size: the existing one, or a new one in its place.
-async fn laid_for<'a>(
-    broker: &str,
-    size: &Size,
-    (spans, laid): (u64, &'a mut Option<(Size, Load)>),
-) -> Result<&'a Load> {
+async fn laid_for<'a>(plan: &Plan, size: &Size, laid: &'a mut Option<(Size, Load)>) -> Result<&'a Load> {
     if laid.as_ref().is_none_or(|(other, _)| other != size) {
         if let Some((_, old)) = laid.take() {
             old.topic.delete().await?;
         }
-        let load = Load::create(broker, size.partitions, &size.filling).await?;
+        let load = Load::create(&plan.broker, size.partitions, &size.filling).await?;
         let (_, load) = laid.insert((*size, load));
-        let spans = (spans / size.spans_divisor).max(1);
+        let spans = (plan.spans / size.spans_divisor).max(1);
         say::progress(size.name, &format!("{spans} spans to {}", load.topic.name()));
         load.fill(&size.filling, spans).await?;
     }

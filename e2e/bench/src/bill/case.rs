@@ -179,19 +179,14 @@ fn gateway_config(settings: &Settings, orders: &Orders, partitions: i32) -> Valu
 }
 
 fn collector_config(schema: Schema, orders: &Orders) -> Value {
-    json!({
-        "receivers": {"kafka": {
-            "brokers": [orders.broker],
-            "group_id": orders.group,
-            "initial_offset": "earliest",
-            "traces": {"topics": [orders.topic], "encoding": "otlp_proto"},
-        }},
-        "exporters": {"clickhouse": collector::exporter(orders.sink, orders.database, schema)},
-        "service": {
-            "pipelines": {"traces": {"receivers": ["kafka"], "exporters": ["clickhouse"]}},
-            "telemetry": collector::telemetry(),
-        },
-    })
+    let receiver = json!({
+        "brokers": [orders.broker],
+        "group_id": orders.group,
+        "initial_offset": "earliest",
+        "traces": {"topics": [orders.topic], "encoding": "otlp_proto"},
+    });
+    let exporter = collector::exporter(orders.sink, orders.database, schema);
+    collector::config(("kafka", &receiver), ("clickhouse", &exporter))
 }
 
 #[cfg(test)]

@@ -62,6 +62,14 @@ pub struct Course {
     pub plan: Plan,
 }
 
+/// A case, with what is made for it.
+struct Scene<'a> {
+    case: &'a Case,
+    server: &'a CaseServer,
+    topic: &'a Topic,
+    folder: &'a Path,
+}
+
 /// What a program used until all spans were committed.
 struct Inserted {
     usage: Usage,
@@ -77,7 +85,8 @@ impl Course {
         let server = CaseServer::start(&folder.join("clickhouse")).await?;
         let topic = format!("sluice-bill-{name}");
         let topic = Topic::create(&self.broker.address(), &topic, self.plan.partitions).await?;
-        let outcome = self.measure(case, &server, &topic, &folder).await;
+        let scene = Scene { case, server: &server, topic: &topic, folder: &folder };
+        let outcome = self.measure(&scene).await;
         // What was measured stays valid, and the command removes the broker with all topics.
         if let Err(error) = topic.delete().await {
             say::error(&format!("cannot remove the topic {}: {error:#}", topic.name()));
@@ -85,19 +94,14 @@ impl Course {
         outcome
     }
 
-    async fn measure(
-        &self,
-        case: &Case,
-        server: &CaseServer,
-        topic: &Topic,
-        folder: &Path,
-    ) -> Result<Outcome> {
+    async fn measure(&self, scene: &Scene<'_>) -> Result<Outcome> {
+        let Scene { case, server, .. } = *scene;
         let (name, plan) = (case.name(), self.plan);
-        let config = self.write_config(case, server, topic, folder)?;
+        let config = self.write_config(scene)?;
         let (command, statements) = self.program(case, &config)?;
         let table = Table::create(&server.client, DATABASE, &statements).await?;
         let before = server.reading()?;
-        let inserted = self.insert(&name, (case, server), &command, (topic, folder)).await?;
+        let inserted = self.insert(scene, &command).await?;
         let seconds = inserted.time.as_secs_f64();
         say::progress(&name, &format!("all committed after {seconds:.0} s; waiting for merges"));
         let patience = Patience { quiet: plan.quiet, most: plan.quiet_max };
@@ -129,21 +133,9 @@ impl Course {
         Ok(Outcome { case: name, bill: Some(bill), failures })
     }
 
-    fn write_config(
-        &self,
-        case: &Case,
-        server: &CaseServer,
-        topic: &Topic,
-        folder: &Path,
-    ) -> Result<PathBuf> {
-        let (broker, sink) = (self.broker.address(), server.url());
-        let orders = Orders {
-            broker: &broker,
-            topic: topic.name(),
-            group: topic.name(),
-            sink: &sink,
-            database: DATABASE,
-        };
+    fn write_config(&self, Scene { case, server, topic, folder }: &Scene<'_>) -> Result<PathBuf> {
+        let (broker, sink, topic) = (self.broker.address(), server.url(), topic.name());
+        let orders = Orders { broker: &broker, topic, group: topic, sink: &sink, database: DATABASE };
         let file = folder.join("program.yaml");
         gateway::write_config(&case.config(&orders, self.plan.partitions), &file)?;
         Ok(file)
@@ -164,14 +156,9 @@ impl Course {
     }
 
     /// Runs the program while spans are produced at the rate, until its group has committed all of them.
-    async fn insert(
-        &self,
-        name: &str,
-        (case, server): (&Case, &CaseServer),
-        command: &Command,
-        (topic, folder): (&Topic, &Path),
-    ) -> Result<Inserted> {
-        let plan = self.plan;
+    async fn insert(&self, scene: &Scene<'_>, command: &Command) -> Result<Inserted> {
+        let Scene { case, server, topic, folder } = *scene;
+        let (name, plan) = (case.name(), self.plan);
         let producer = Producer::new(&self.broker.address(), Compression::Zstd, self.run)?;
         let feed = Feed {
             topic: topic.name().to_owned(),
@@ -189,7 +176,7 @@ impl Course {
             server.reading()?;
             if said.elapsed() >= SAID {
                 said = Instant::now();
-                say::progress(name, &format!("{} of {} spans are in Kafka", load.acked(), plan.spans));
+                say::progress(&name, &format!("{} of {} spans are in Kafka", load.acked(), plan.spans));
             }
             tokio::time::sleep(LOOK).await;
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
-use super::QueueMode;
+use super::Plan;
 use super::front::{Behaviour, Front};
 use super::gateway::{Gateway, Usage, write_config};
 use super::load::{Filling, Load};
@@ -37,16 +37,10 @@ const OVERSIZED_PARTITION: i32 = 3;
 /// How long the other partitions are watched after one has stopped, so that a late failure is seen.
 const WATCH: Duration = Duration::from_secs(5);
 
-/// The program and settings of the runs, and the folder for their files.
+/// The settings of the runs, and the folder for their configs and logs.
 pub struct Course {
-    pub program: PathBuf,
-    /// `host:port` of the broker.
-    pub broker: String,
-    pub queue: QueueMode,
-    /// A folder for configs and logs.
+    pub plan: Plan,
     pub folder: PathBuf,
-    /// How long a sink is slow or unreachable.
-    pub outage: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -106,7 +100,7 @@ impl Course {
     pub async fn oversized(&self, name: &str, codec: &'static str, spans: u64) -> Result<Outcome> {
         let size = SIZES[0];
         let filling = Filling { batch_bytes: 512 << 10, message_spans: 4_096, padded: false, codec };
-        let mut load = Load::create(&self.broker, size.partitions, &filling).await?;
+        let mut load = Load::create(&self.plan.broker, size.partitions, &filling).await?;
         let outcome = self.oversized_in(name, &size, &filling, (&mut load, spans)).await;
         let group_deleted = load.topic.delete_group(&group_of(name, &load)).await;
         load.topic.delete().await?;
@@ -147,17 +141,18 @@ impl Course {
     fn open(&self, name: &str, size: &Size, load: &Load) -> Result<Scene> {
         let folder = create_folder(self.folder.join(name))?;
         let group = group_of(name, load);
-        let (broker, topic) = (self.broker.as_str(), load.topic.name());
+        let (plan, topic) = (&self.plan, load.topic.name());
         // Printing the table's statement needs no server.
-        let orders = Orders { broker, topic, group: &group, sink: "http://127.0.0.1:1", database: "memory" };
-        let config = write_config(&orders, size, self.queue, &folder)?;
-        let sink = NullSink::start(Columns::of_table(&table_statements(&self.program, &config)?)?)?;
+        let (broker, sink) = (plan.broker.as_str(), "http://127.0.0.1:1");
+        let orders = Orders { broker, topic, group: &group, sink, database: "memory" };
+        let config = write_config(&orders, size, plan.queue, &folder)?;
+        let sink = NullSink::start(Columns::of_table(&table_statements(&plan.program, &config)?)?)?;
         let front = Front::start(sink.url())?;
         let url = front.url();
         let orders = Orders { sink: &url, ..orders };
         say::progress(name, &format!("{} spans in {} MiB", load.spans, size.limit_mib));
-        let config = write_config(&orders, size, self.queue, &folder)?;
-        let gateway = Gateway::start(&self.program, &config, size.limit_mib, &folder)?;
+        let config = write_config(&orders, size, plan.queue, &folder)?;
+        let gateway = Gateway::start(&plan.program, &config, size.limit_mib, &folder)?;
         Ok(Scene { gateway, front, sink, group, began: Instant::now(), pace: Pace::default() })
     }
 
@@ -191,9 +186,9 @@ impl Course {
     /// The sink goes away for the time of an outage, and comes back.
     async fn away(&self, name: &str, scene: &mut Scene, behaviour: Behaviour) -> Result<()> {
         scene.front.behave(behaviour);
-        say::progress(name, &format!("the sink is {behaviour:?} for {:?}", self.outage));
+        say::progress(name, &format!("the sink is {behaviour:?} for {:?}", self.plan.outage));
         let since = Instant::now();
-        while since.elapsed() < self.outage {
+        while since.elapsed() < self.plan.outage {
             scene.look().await?;
         }
         scene.front.behave(Behaviour::Normal);

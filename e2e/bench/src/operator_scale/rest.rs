@@ -3,22 +3,14 @@
 //! Two independent sources: the proxy for the operator's requests, and the resource versions of the namespace's objects.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount};
-use k8s_openapi::api::networking::v1::NetworkPolicy;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::ResourceExt as _;
-use kube::core::PartialObjectMeta;
-use serde::de::DeserializeOwned;
+use anyhow::{Result, bail};
+use k8s_openapi::api::core::v1::Secret;
 use sluice_crds::TracePipeline;
 use tokio::time::{Instant, sleep};
 
-use e2e_fixtures::cluster::Namespace;
+use e2e_fixtures::cluster::{Namespace, kind_of, pipeline_kinds};
 use e2e_fixtures::local_operator::{Calls, LocalOperator, Usage};
 use e2e_stack::say;
 
@@ -92,31 +84,12 @@ fn difference(after: &Calls, before: &Calls) -> Calls {
     more.filter(|(_, count)| *count > 0).collect()
 }
 
-/// The resource version of every object that belongs to a pipeline.
-async fn versions(namespace: &Namespace) -> Result<BTreeMap<String, String>> {
-    let mut all = of_kind::<TracePipeline>(namespace).await?;
-    all.extend(of_kind::<StatefulSet>(namespace).await?);
-    all.extend(of_kind::<ConfigMap>(namespace).await?);
-    all.extend(of_kind::<PersistentVolumeClaim>(namespace).await?);
-    all.extend(of_kind::<Secret>(namespace).await?);
-    all.extend(of_kind::<Service>(namespace).await?);
-    all.extend(of_kind::<ServiceAccount>(namespace).await?);
-    all.extend(of_kind::<PodDisruptionBudget>(namespace).await?);
-    all.extend(of_kind::<NetworkPolicy>(namespace).await?);
-    Ok(all)
-}
-
-async fn of_kind<K>(namespace: &Namespace) -> Result<BTreeMap<String, String>>
-where
-    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()> + DeserializeOwned + Clone + Debug,
-{
-    let kind = K::kind(&());
-    let listed = namespace.api::<K>().list_metadata(&kube::api::ListParams::default()).await;
-    let listed = listed.with_context(|| format!("list {kind} objects"))?;
-    let entry = |object: &PartialObjectMeta<K>| {
-        (format!("{kind}/{}", object.name_any()), object.resource_version().unwrap_or_default())
-    };
-    Ok(listed.iter().map(entry).collect())
+/// The resource version of every pipeline, and of every object that belongs to one.
+async fn versions(namespace: &Namespace) -> Result<BTreeMap<String, Option<String>>> {
+    let pipelines = [kind_of::<TracePipeline>(), kind_of::<Secret>()];
+    let kinds: Vec<_> = pipelines.into_iter().chain(pipeline_kinds()).collect();
+    let objects = namespace.objects(&kinds, "").await?;
+    Ok(objects.into_iter().map(|(name, object)| (name, object.resource_version)).collect())
 }
 
 #[cfg(test)]

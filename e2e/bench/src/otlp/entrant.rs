@@ -59,8 +59,8 @@ impl Entrant {
         let config = match (self, role) {
             (Entrant::Gateway(_), Role::Edge) => edge(route),
             (Entrant::Gateway(_), Role::Source) => source(route),
-            (Entrant::Collector(_), Role::Edge) => collector_with(route, &to_kafka(route)),
-            (Entrant::Collector(_), Role::Source) => collector_with(route, &to_clickhouse(route)),
+            (Entrant::Collector(_), Role::Edge) => to_kafka(route),
+            (Entrant::Collector(_), Role::Source) => to_clickhouse(route),
         };
         gateway::write_config(&config, &file)?;
         Ok(match (self, role) {
@@ -110,41 +110,32 @@ fn source(route: &Route) -> Value {
     merged(&orders.config(), &change)
 }
 
-fn collector_with(route: &Route, out: &Value) -> Value {
-    let base = json!({
-        "receivers": {"otlp": {"protocols": {"grpc": {"endpoint": route.grpc}}}},
-        "service": {
-            "pipelines": {"traces": {"receivers": ["otlp"]}},
-            "telemetry": collector::telemetry(),
-        },
-    });
-    merged(&base, out)
+fn collector_with(route: &Route, exporter: (&str, &Value)) -> Value {
+    collector::config(("otlp", &json!({"protocols": {"grpc": {"endpoint": route.grpc}}})), exporter)
 }
 
-/// An exporter that answers once all replicas in sync have the spans, with the keys and partitions of the edge.
+/// A Collector that answers once all replicas in sync have the spans, with the keys and partitions of the edge.
 fn to_kafka(route: &Route) -> Value {
-    json!({
-        "exporters": {"kafka": {
-            "brokers": [HOST_ADDRESS],
-            "traces": {"topic": route.name, "encoding": "otlp_proto"},
-            "partition_traces_by_id": true,
-            "record_partitioner": {"sticky_key": {"hasher": "murmur2"}},
-            "producer": {"compression": "zstd", "required_acks": -1},
-            "sending_queue": {"enabled": false},
-        }},
-        "service": {"pipelines": {"traces": {"exporters": ["kafka"]}}},
-    })
+    let exporter = json!({
+        "brokers": [HOST_ADDRESS],
+        "traces": {"topic": route.name, "encoding": "otlp_proto"},
+        "partition_traces_by_id": true,
+        "record_partitioner": {"sticky_key": {"hasher": "murmur2"}},
+        "producer": {"compression": "zstd", "required_acks": -1},
+        "sending_queue": {"enabled": false},
+    });
+    collector_with(route, ("kafka", &exporter))
 }
 
-/// An exporter that answers once a request is synced to its queue on the disk.
+/// A Collector that answers once a request is synced to its queue on the disk.
 fn to_clickhouse(route: &Route) -> Value {
     let queue = json!({"sending_queue": {"storage": "file_storage", "queue_size": COLLECTOR_QUEUE_SPANS}});
     let exporter = merged(&collector::exporter(HOST_URL, &route.name, Schema::OfGateway), &queue);
-    json!({
+    let storage = json!({
         "extensions": {"file_storage": {"directory": route.volume, "create_directory": true, "fsync": true}},
-        "exporters": {"clickhouse": exporter},
-        "service": {"extensions": ["file_storage"], "pipelines": {"traces": {"exporters": ["clickhouse"]}}},
-    })
+        "service": {"extensions": ["file_storage"]},
+    });
+    merged(&collector_with(route, ("clickhouse", &exporter)), &storage)
 }
 
 /// Compiles the Collector for a role, if it is missing from the cache. With Kafka it is that of the tests with real clients, with
@@ -178,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_collector_syncs_what_it_answers() {
-        let config = collector_with(&route(), &to_clickhouse(&route()));
+        let config = to_clickhouse(&route());
         let queue = &config["exporters"]["clickhouse"]["sending_queue"];
         assert_eq!(
             (queue["storage"].as_str(), queue["sizer"].as_str()),
@@ -187,7 +178,7 @@ mod tests {
         assert_eq!(config["extensions"]["file_storage"]["fsync"], true);
         assert_eq!(config["service"]["pipelines"]["traces"]["receivers"][0], "otlp");
         assert_eq!(config["service"]["pipelines"]["traces"]["exporters"][0], "clickhouse");
-        let config = collector_with(&route(), &to_kafka(&route()));
+        let config = to_kafka(&route());
         assert_eq!(config["exporters"]["kafka"]["producer"]["required_acks"], -1);
     }
 }
