@@ -53,7 +53,6 @@ pub fn config((receiver, received): (&str, &Value), (exporter, exported): (&str,
     })
 }
 
-/// The exporter for `ClickHouse`.
 pub fn exporter(endpoint: &str, database: &str, schema: Schema) -> Value {
     json!({
         "endpoint": endpoint,

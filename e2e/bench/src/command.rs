@@ -28,7 +28,6 @@ impl FileArgs {
         self.gateway.as_deref().map_or_else(programs::release_gateway, named)
     }
 
-    /// Writes the results, if a file for them is named.
     pub fn write(&self, results: &impl Serialize) -> Result<()> {
         write_json(self.json.as_deref(), results)
     }

@@ -33,7 +33,6 @@ use e2e_stack::process::interrupt;
 use e2e_stack::say;
 pub use report::Outcome;
 
-/// The name that selects all cases.
 const ALL: &str = "all";
 
 /// Which case runs, and its load.

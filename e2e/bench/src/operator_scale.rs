@@ -54,7 +54,6 @@ use e2e_stack::target::Resolved;
 use kinds::Kind;
 pub use report::Report;
 
-/// Partitions of the topic that all pipelines read.
 const PARTITIONS: i32 = 4;
 
 /// Pipelines that are made at the same time.

@@ -250,7 +250,6 @@ fn show(args: &ThroughputArgs, report: &Report) {
     }
 }
 
-/// Builds a peer that has a build script.
 fn build(peer: &Peer) -> anyhow::Result<()> {
     let Some(script) = peer.build_script() else { return Ok(()) };
     let log = Paths::from_environment()?.build_log(&peer.name);

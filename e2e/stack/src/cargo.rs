@@ -20,7 +20,6 @@ pub fn cargo(arguments: &[&str]) -> Command {
     cargo
 }
 
-/// Where cargo puts what it builds.
 pub fn target_folder() -> PathBuf {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);

@@ -96,7 +96,6 @@ pub struct ClickHouse {
     is_measured: bool,
 }
 
-/// Whether the cache has the library and the launcher.
 pub fn is_built(paths: &Paths) -> bool {
     library(paths).is_dir() && launcher(paths).is_dir()
 }
@@ -155,7 +154,6 @@ fn launcher(paths: &Paths) -> PathBuf {
 }
 
 impl ClickHouse {
-    /// The server with its folders in `paths`.
     pub fn new(paths: &Paths) -> Self {
         Self::beside(paths, paths.clickhouse(), Listeners::of_stack())
     }
@@ -202,7 +200,6 @@ impl ClickHouse {
         self.daemon().process().is_some()
     }
 
-    /// The id of its process, if that is alive.
     pub fn pid(&self) -> Option<i32> {
         self.daemon().process().map(|process| process.pid())
     }

@@ -94,7 +94,6 @@ pub struct Kafka {
     node: Node,
 }
 
-/// Whether the cache has the jars.
 pub fn is_built(paths: &Paths) -> bool {
     libraries(paths).is_dir()
 }
@@ -120,7 +119,6 @@ fn libraries(paths: &Paths) -> PathBuf {
 }
 
 impl Kafka {
-    /// The broker with its folders in `paths`.
     pub fn new(paths: &Paths) -> Self {
         Self { state: paths.kafka(), libraries: libraries(paths), node: Node::of_stack() }
     }

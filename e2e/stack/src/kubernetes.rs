@@ -64,7 +64,6 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// The Kubernetes with its folders in `paths`.
     pub fn new(paths: &Paths) -> anyhow::Result<Self> {
         Ok(Self { state: paths.kubernetes(), programs: programs::module().built(paths)? })
     }
@@ -73,7 +72,6 @@ impl Kubernetes {
         Self::new(&Paths::from_environment()?)
     }
 
-    /// An administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.state.join("kubeconfig")
     }

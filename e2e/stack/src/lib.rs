@@ -218,7 +218,6 @@ pub fn is_up(parts: &[PartStatus]) -> bool {
     parts.iter().all(|part| part.state == State::Up)
 }
 
-/// The exit code of a program after a failure.
 pub fn exit_code() -> u8 {
     if interrupt::requested() { interrupt::EXIT_CODE } else { 1 }
 }

@@ -16,7 +16,6 @@ const HUNG_PATIENCE: Duration = Duration::from_secs(10);
 /// The probe of a part: it answers within a second or two, or returns why not.
 pub type Probe = Box<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
 
-/// A process of the stack, its address, and its probe.
 pub struct Part {
     pub daemon: Daemon,
     /// `host:port` or socket path; empty for a part that does not listen.

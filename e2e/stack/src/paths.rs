@@ -162,7 +162,6 @@ pub fn content_hash<'a>(contents: impl IntoIterator<Item = &'a [u8]>) -> String 
     hexadecimal(&hash.finalize())[..HASH_DIGITS].to_owned()
 }
 
-/// Bytes as lower-case hexadecimal digits.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {

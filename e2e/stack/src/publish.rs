@@ -20,7 +20,6 @@ use crate::paths::{self, create_folder, remove_folder};
 use crate::process::{command, interrupt, output};
 use crate::{crane, helm, say};
 
-/// The version of chart and programs.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Where to push, and which version and programs.

@@ -16,7 +16,6 @@ use crate::{clickhouse, helm, images, kafka, kubernetes};
 /// Folders in which distributions put the CNI plugins, Debian's first.
 const CNI_FOLDERS: [&str; 3] = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"];
 
-/// CNI plugins that the pod network uses.
 const CNI_PLUGINS: [&str; 3] = ["bridge", "host-local", "loopback"];
 
 /// Oldest Go that compiles Kubernetes 1.34 (its go.mod).
@@ -106,13 +105,11 @@ pub fn ensure_fuzzing() -> anyhow::Result<()> {
     install_or_name(what, &missing_of(&FUZZING_PACKAGES), missing.into_iter().collect())
 }
 
-/// Checks that instructions can be counted.
 pub fn ensure_valgrind() -> anyhow::Result<()> {
     let what = "instructions cannot be counted on this machine";
     install_or_name(what, &missing_of(&VALGRIND_PACKAGES), Vec::new())
 }
 
-/// Checks that the clients of OTLP can be fetched and compiled.
 pub fn ensure_clients() -> anyhow::Result<()> {
     let needed = [
         ("python3", "python3: apt-get install python3 python3-pip"),
@@ -203,35 +200,26 @@ fn packages_missing() -> Vec<&'static str> {
 
 /// Missing tools: the tools for parts that are not built yet, and Java, which is always needed.
 fn tools_missing(paths: &Paths) -> Vec<String> {
-    let mut missing = Vec::new();
-    let go_for = unbuilt(&[
+    let has = |program: &str| find_program(program).is_some();
+    let clickhouse = clickhouse::is_built(paths);
+    let go = "go 1.24 or newer: https://go.dev/dl, or apt-get install golang-1.24 if the release has it";
+    let go_parts = [
         ("Kubernetes", kubernetes::programs::module().is_built(paths)),
         ("helm", helm::module().is_built(paths)),
-    ]);
-    let cc_for = unbuilt(&[
-        ("the pause image", images::pause::is_built(paths)),
-        ("ClickHouse's launcher", clickhouse::is_built(paths)),
-    ]);
-    let mvn_for = unbuilt(&[("Kafka's jars", kafka::is_built(paths))]);
-    let npm_for = unbuilt(&[("ClickHouse's package", clickhouse::is_built(paths))]);
-    let mut need = |for_parts: Option<String>, found: bool, what: &str| {
-        if let Some(parts) = for_parts.filter(|_| !found) {
-            missing.push(format!("{what} (for {parts})"));
-        }
-    };
-    need(
-        go_for,
-        go_suffices(GO_MINOR_MIN),
-        "go 1.24 or newer: https://go.dev/dl, or apt-get install golang-1.24 if the release has it",
-    );
-    need(
-        Some("the Kafka broker".into()),
-        java_suffices(),
-        "java 17 or newer: apt-get install openjdk-17-jre-headless",
-    );
-    need(mvn_for, find_program("mvn").is_some(), "mvn: apt-get install maven");
-    need(npm_for, find_program("npm").is_some(), "npm: apt-get install npm");
-    need(cc_for, find_program("cc").is_some(), "cc: apt-get install gcc libc6-dev");
+    ];
+    let cc_parts =
+        [("the pause image", images::pause::is_built(paths)), ("ClickHouse's launcher", clickhouse)];
+    let java = "java 17 or newer: apt-get install openjdk-17-jre-headless";
+    let needed = [
+        (unbuilt(&go_parts), go_suffices(GO_MINOR_MIN), go),
+        (Some("the Kafka broker".to_owned()), java_suffices(), java),
+        (unbuilt(&[("Kafka's jars", kafka::is_built(paths))]), has("mvn"), "mvn: apt-get install maven"),
+        (unbuilt(&[("ClickHouse's package", clickhouse)]), has("npm"), "npm: apt-get install npm"),
+        (unbuilt(&cc_parts), has("cc"), "cc: apt-get install gcc libc6-dev"),
+    ];
+    let missing = needed.into_iter().filter(|(_, found, _)| !found);
+    let mut missing: Vec<String> =
+        missing.filter_map(|(parts, _, what)| Some(format!("{what} (for {})", parts?))).collect();
     if !cfg!(target_arch = "x86_64") {
         missing.push("an x86-64 machine (ClickHouse's package is for x86-64)".into());
     }

@@ -38,7 +38,6 @@ pub fn line(text: &str) {
     put(&mut stdout().lock(), &format!("{text}\n"));
 }
 
-/// Prints these lines of a result.
 pub fn lines(texts: &[String]) {
     texts.iter().for_each(|text| line(text));
 }

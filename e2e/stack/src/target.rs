@@ -79,7 +79,6 @@ pub struct Resolved {
 }
 
 impl TargetArgs {
-    /// The target that the arguments select.
     pub fn target(&self) -> anyhow::Result<Target> {
         let cluster = match (&self.kubeconfig, &self.kind) {
             (Some(file), _) => Cluster::Kubeconfig(file.clone()),

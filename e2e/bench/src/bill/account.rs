@@ -39,7 +39,6 @@ pub struct Account {
     pub merge_cpu_us: u64,
     /// CPU time of merges of the server's own logs, microseconds.
     pub log_merge_cpu_us: u64,
-    /// Bytes of new parts.
     pub new_bytes: u64,
     /// Merges of the case's tables.
     pub merges: u64,

@@ -49,7 +49,6 @@ pub struct Plan {
     pub times: u32,
 }
 
-/// What all cases share.
 pub struct Course {
     pub gateway: PathBuf,
     /// The Collector's program, if it is measured.

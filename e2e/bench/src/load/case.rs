@@ -29,27 +29,16 @@ const DEFAULTS: Setting =
 /// All settings. The volumes are chosen: a small one is full within seconds of heavy requests, and a large one never.
 const SETTINGS: [Setting; 6] = [
     DEFAULTS,
-    Setting {
-        suffix: Some("100ms"),
-        flush: Some("100ms"),
-        words: "a block closes 100 ms after its first message",
-        ..DEFAULTS
-    },
-    Setting {
-        suffix: Some("1s"),
-        flush: Some("1s"),
-        words: "a block closes 1 s after its first message, as by default",
-        ..DEFAULTS
-    },
-    Setting { suffix: Some("small-volume"), volume_mib: 512, words: "a volume of 512 MiB", ..DEFAULTS },
-    Setting { suffix: Some("large-volume"), volume_mib: 40 << 10, words: "a volume of 40 GiB", ..DEFAULTS },
-    Setting {
-        suffix: Some("away"),
-        is_away: true,
-        words: "ClickHouse is away until the clients' time is over",
-        ..DEFAULTS
-    },
+    Setting { flush: Some("100ms"), ..named("100ms", "a block closes 100 ms after its first message") },
+    Setting { flush: Some("1s"), ..named("1s", "a block closes 1 s after its first message, as by default") },
+    Setting { volume_mib: 512, ..named("small-volume", "a volume of 512 MiB") },
+    Setting { volume_mib: 40 << 10, ..named("large-volume", "a volume of 40 GiB") },
+    Setting { is_away: true, ..named("away", "ClickHouse is away until the clients' time is over") },
 ];
+
+const fn named(suffix: &'static str, words: &'static str) -> Setting {
+    Setting { suffix: Some(suffix), words, ..DEFAULTS }
+}
 
 impl Case {
     pub fn all() -> Vec<Case> {

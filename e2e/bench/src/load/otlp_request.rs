@@ -81,7 +81,6 @@ impl Weight {
 
 #[derive(Clone, Debug)]
 pub struct OtlpRequest {
-    /// The numbers of its spans.
     pub numbers: Range<u64>,
     pub body: Bytes,
 }

@@ -44,7 +44,6 @@ pub struct Seen {
 }
 
 impl Outcome {
-    /// The outcome of a case with these observations, and the requirements that it breaks.
     pub(super) fn new(case: &Case, seen: &Seen) -> Outcome {
         let Seen { time, tally, usage, counted } = seen;
         let (sorted, spans) = (tally.sorted(), tally.sent().acked.count());

@@ -8,9 +8,7 @@ use e2e_fixtures::spans::Numbers;
 
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// The numbers of its spans.
     pub numbers: Range<u64>,
-    /// How often it was sent.
     pub tries: u32,
     /// From the first time it was sent to the answer that accepted it; `None` if it failed.
     pub took: Option<Duration>,

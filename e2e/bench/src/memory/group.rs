@@ -34,7 +34,6 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// Makes a cgroup with this limit, in bytes.
     pub fn create(limit_bytes: u64) -> Result<MemoryGroup> {
         let (parent, interface) = parent()?;
         let number = MADE.fetch_add(1, Ordering::Relaxed);

@@ -28,11 +28,9 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Measured {
     /// Requests until the operator was at rest.
     pub calls: Calls,
-    /// Requests in the quiet time.
     pub at_rest: Calls,
     /// Objects that changed in the quiet time, by kind and name.
     pub changed: BTreeSet<String>,
-    /// What the operator used until it ended.
     pub usage: Usage,
 }
 

@@ -57,7 +57,6 @@ struct Raced {
 }
 
 impl Course {
-    /// Makes the folder of all runs.
     pub fn lay(role: Role, gateway: &Path, clients: u64) -> Result<Course> {
         let folder = std::env::temp_dir().join(format!("sluice-otlp-{}", std::process::id()));
         let folder = create_folder(folder)?;

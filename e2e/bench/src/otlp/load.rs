@@ -83,16 +83,13 @@ pub struct Load {
 pub struct Answers {
     /// The wait for each answer, in rising order.
     pub waits: Vec<Duration>,
-    /// Requests that were sent again.
     pub again: u64,
 }
 
-/// What all clients share.
 struct Sending {
     load: Load,
     address: String,
     began: Instant,
-    /// The next number that a client takes.
     next: AtomicU64,
 }
 

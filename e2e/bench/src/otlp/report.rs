@@ -26,11 +26,9 @@ pub struct RunReport {
     pub spans: u64,
     #[serde(flatten)]
     pub stored: Stored,
-    /// Requests that were sent again.
     pub again: u64,
     /// From the first request until every span was stored, seconds.
     pub wall_s: f64,
-    /// Spans a second during that time.
     pub spans_per_s: f64,
     /// User and system CPU time of the process from its start to its end, seconds.
     pub cpu_s: f64,
@@ -58,7 +56,6 @@ fn milliseconds(time: Duration) -> f64 {
 }
 
 impl RunReport {
-    /// Combines the observations of the clients, the clock, the kernel and the sink for a run.
     pub fn new(
         (name, sent_per_s): (&'static str, Option<f64>),
         (spans, wall): (u64, Duration),
@@ -144,7 +141,6 @@ impl Report {
         self.times_collector = of(true).zip(of(false)).map(|(ours, theirs)| rounded(ours / theirs.max(1.0)));
     }
 
-    /// The requirements that are not met, or that runs are missing.
     fn failures(&self) -> Vec<String> {
         let mut failures: Vec<_> = self.runs.iter().flat_map(|run| run.failures(self.role)).collect();
         match self.times_collector {
@@ -161,7 +157,6 @@ impl Report {
         self.failures().is_empty()
     }
 
-    /// The table, and the conclusion.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = table(&COLUMNS, &self.runs, WORDS);
         lines.push(String::new());

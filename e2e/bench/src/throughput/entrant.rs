@@ -17,23 +17,11 @@ use e2e_fixtures::pipeline::{TABLE, merged};
 use e2e_fixtures::spans::Encoding;
 use e2e_stack::kafka::HOST_ADDRESS;
 
-/// The gateway's memory limit in every figure for protobuf, with the largest record batch.
-const MEMORY_LIMIT: &str = "192MiB";
-const RECORD_BATCH_MAX: &str = "1MiB";
-
-/// The same for JSON: its messages are up to three times as large, and one of `loadgen` is 2.8 MB.
-const JSON_MEMORY_LIMIT: &str = "256MiB";
-const JSON_RECORD_BATCH_MAX: &str = "4MiB";
-
 /// How long a gateway with a queue volume may take to exit. 3 s before the end, the blocks that are not inserted go to the volume.
 const LEAVE_DEADLINE: &str = "8s";
 
 /// The script that builds a peer, beside its program.
 const BUILD_SCRIPT: &str = "build.sh";
-
-/// The memory limit of a gateway that sends blocks as columns.
-const NATIVE_MEMORY_LIMIT: &str = "256MiB";
-const NATIVE_JSON_MEMORY_LIMIT: &str = "320MiB";
 
 /// How the gateway sends its blocks; it is serialized as in the gateway's config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -45,18 +33,18 @@ pub enum InsertFormat {
 }
 
 impl InsertFormat {
-    /// The memory limit of a gateway that reads messages in this encoding.
+    /// The memory limit of a gateway that reads messages in this encoding, in every figure.
     pub fn memory_limit(self, encoding: Encoding) -> &'static str {
         match (self, encoding) {
-            (InsertFormat::RowBinary, Encoding::OtlpProto) => MEMORY_LIMIT,
-            (InsertFormat::RowBinary, Encoding::OtlpJson) => JSON_MEMORY_LIMIT,
-            (InsertFormat::Native, Encoding::OtlpProto) => NATIVE_MEMORY_LIMIT,
-            (InsertFormat::Native, Encoding::OtlpJson) => NATIVE_JSON_MEMORY_LIMIT,
+            (InsertFormat::RowBinary, Encoding::OtlpProto) => "192MiB",
+            (InsertFormat::RowBinary, Encoding::OtlpJson) | (InsertFormat::Native, Encoding::OtlpProto) => {
+                "256MiB"
+            }
+            (InsertFormat::Native, Encoding::OtlpJson) => "320MiB",
         }
     }
 }
 
-/// A peer by its name and the command that runs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub name: String,
@@ -170,8 +158,9 @@ pub fn table_statements(program: &Path, route: &Route, folder: &Path) -> Result<
 
 fn write_config(route: &Route, insert_format: InsertFormat, folder: &Path) -> Result<PathBuf> {
     let record_batch_max = match route.encoding {
-        Encoding::OtlpProto => RECORD_BATCH_MAX,
-        Encoding::OtlpJson => JSON_RECORD_BATCH_MAX,
+        Encoding::OtlpProto => "1MiB",
+        // Its messages are up to three times as large, and one of `loadgen` is 2.8 MB.
+        Encoding::OtlpJson => "4MiB",
     };
     let orders = Orders {
         broker: HOST_ADDRESS,

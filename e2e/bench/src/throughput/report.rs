@@ -41,7 +41,6 @@ pub struct RunReport {
     pub peak_rss_mib: f64,
     /// CPU time of the server for the inserts, seconds.
     pub server_cpu_s: Option<f64>,
-    /// The counts of a run of `--spool`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spool: Option<Counts>,
     /// Voluntary and involuntary context switches; not part of the report file, whose fields are fixed.
@@ -66,7 +65,6 @@ pub struct Report {
     pub spool: Option<Comparison>,
 }
 
-/// The sink's counts of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arrived {
     pub format: String,
@@ -88,7 +86,6 @@ pub fn layout_name(layout: Layout) -> &'static str {
 }
 
 impl RunReport {
-    /// Combines the observations of the kernel, the sink and the clock for a run over `spans` spans.
     pub fn new(name: &str, spans: u64, wall_s: f64, usage: Usage, arrived: Arrived) -> RunReport {
         let cpu_s = seconds((usage.user_us + usage.system_us).unsigned_abs());
         RunReport {

@@ -52,7 +52,6 @@ fn null_statement(merge_tree: &str) -> String {
     format!("{kept}\nENGINE = Null")
 }
 
-/// The local stack's server.
 pub fn stack_server() -> Server {
     Server::new(HOST_URL, "default", "")
 }

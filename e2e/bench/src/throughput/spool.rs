@@ -119,7 +119,6 @@ impl Comparison {
         })
     }
 
-    /// Two lines for a person.
     pub fn lines(&self) -> [String; 2] {
         let Comparison { spill_to_live, drain_to_live, both_to_live, least, .. } = self;
         let name = value_name(&self.asked);

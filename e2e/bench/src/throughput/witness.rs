@@ -92,7 +92,6 @@ impl Watched {
         Ok(Watched { witness, report, log, listening, since: Instant::now() })
     }
 
-    /// The addresses of a gateway, from its log.
     pub fn listening(&self) -> &Listening {
         &self.listening
     }

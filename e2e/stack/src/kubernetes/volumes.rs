@@ -11,7 +11,6 @@ use crate::paths::create_folder;
 use crate::process::{Daemon, command};
 use crate::programs::{self, Form};
 
-/// Name of the provisioner in the storage class.
 pub const PROVISIONER: &str = "sluice.dev/local-volumes";
 
 pub const CLASS: &str = "standard";

@@ -24,7 +24,6 @@ const LOG_TAIL_BYTES: u64 = 16 << 10;
 /// How long a process may take to disappear after SIGKILL; only the kernel can delay it.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A named long-running process of the stack.
 #[derive(Clone, Debug)]
 pub struct Daemon {
     name: &'static str,
@@ -44,7 +43,6 @@ impl Daemon {
         self.name
     }
 
-    /// The living process, if any.
     pub fn process(&self) -> Option<Process> {
         fs::read_to_string(&self.pid_file).ok().and_then(|text| Process::recorded(&text))
     }

@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What a process and its descendants used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// CPU time in user space, microseconds.
     pub user_us: i64,
-    /// CPU time in the kernel, microseconds.
     pub system_us: i64,
     /// Largest resident set of one process, KiB.
     pub peak_rss_kib: i64,

@@ -30,7 +30,6 @@ const FOREIGN_VARIABLES: [&str; 5] =
 /// The longest generated input, bytes: room for a few nested messages; longer ones only slow the search down.
 const INPUT_BYTES_MAX: u32 = 16_384;
 
-/// The targets' programs, built.
 #[derive(Debug)]
 pub struct Programs {
     /// `target/fuzz`.
@@ -46,16 +45,8 @@ impl Programs {
         };
         ensure_compilers()?;
         let mut build = command("rustup");
-        build.args([
-            "run",
-            TOOLCHAIN,
-            "cargo",
-            "build",
-            "--release",
-            "--locked",
-            "--target",
-            &programs.triple,
-        ]);
+        build.args(["run", TOOLCHAIN, "cargo", "build", "--release", "--locked"]);
+        build.args(["--target", &programs.triple]);
         build.current_dir(workspace().join("gateway/fuzz"));
         for name in FOREIGN_VARIABLES {
             build.env_remove(name);

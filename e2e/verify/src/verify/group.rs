@@ -264,7 +264,6 @@ impl Group {
         }
     }
 
-    /// Whether it has the end-to-end test of this name.
     pub fn has(&self, test: &str) -> bool {
         self.filters().iter().any(|part| test.contains(part))
     }

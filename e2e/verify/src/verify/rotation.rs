@@ -29,7 +29,6 @@ const LANDING_COMMITS: u32 = 20;
 /// each group gets such a turn.
 const TURNS: usize = 3;
 
-/// A run of a group that passed.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 struct Ran {
     commit: String,

@@ -42,7 +42,6 @@ struct Seen {
     tests: Vec<Took>,
 }
 
-/// A failed step or test, and its cause.
 #[derive(Debug)]
 struct Failure {
     name: String,
