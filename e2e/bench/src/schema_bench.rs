@@ -196,26 +196,18 @@ impl Bench<'_> {
     async fn variant(&self, variant: &Variant) -> Result<VariantReport> {
         let folder = create_folder(self.folder.join(variant.name))?;
         let database = format!("sluice_schema_bench_{:x}_{}", self.run.id, variant.name.replace('-', "_"));
-        let config = self.config(variant, &database);
+        let (topic, group) = (self.topic.name(), group(self.topic, variant));
+        let orders =
+            Orders { broker: HOST_ADDRESS, topic, group: &group, sink: HOST_URL, database: &database };
+        let schema = json!({"sink": {"clickhouse": {"schema": variant.schema()}}});
         let file = folder.join("gateway.yaml");
-        gateway::write_config(&config, &file)?;
+        gateway::write_config(&merged(&orders.config(), &schema), &file)?;
         let statements = gateway::table_statements(self.gateway, &file)?;
         let table = Table::create(&stack_server(), &database, &statements).await?;
         let outcome = self.insert_and_ask(variant, &table, &file, &folder).await;
         table.delete().await;
-        self.topic.delete_group(&group(self.topic, variant)).await.ok();
+        self.topic.delete_group(&group).await.ok();
         outcome
-    }
-
-    fn config(&self, variant: &Variant, database: &str) -> serde_json::Value {
-        let orders = Orders {
-            broker: HOST_ADDRESS,
-            topic: self.topic.name(),
-            group: &group(self.topic, variant),
-            sink: HOST_URL,
-            database,
-        };
-        merged(&orders.config(), &json!({"sink": {"clickhouse": {"schema": variant.schema()}}}))
     }
 
     async fn insert_and_ask(

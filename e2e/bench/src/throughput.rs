@@ -190,13 +190,13 @@ impl ThroughputArgs {
     /// The measured programs: the gateway with each layout and format, then the peers.
     fn entrants(&self, gateway: &Path) -> Vec<Entrant> {
         let mut entrants = Vec::new();
-        for layout in self.layouts.iter().map(|layout| layout.layout()) {
+        for layout in &self.layouts {
             let formats = self.formats.iter();
-            entrants.extend(formats.map(|format| Entrant::Gateway(gateway.to_owned(), *format, layout)));
+            entrants.extend(formats.map(|format| Entrant::Gateway(gateway.to_owned(), *format, *layout)));
         }
         // There is at least one layout: the default.
         if let Some(first) = self.layouts.first() {
-            entrants.extend(self.peers.iter().map(|peer| Entrant::Peer(peer.clone(), first.layout())));
+            entrants.extend(self.peers.iter().map(|peer| Entrant::Peer(peer.clone(), *first)));
         }
         entrants
     }
@@ -292,7 +292,7 @@ async fn rounds(
 }
 
 fn say_run(name: &str, run: &report::RunReport) {
-    let layout = run.layout.map(|layout| format!("{layout}: ")).unwrap_or_default();
+    let layout = run.layout.as_ref().map(|layout| format!("{layout}: ")).unwrap_or_default();
     let figures = format!("{layout}{:.1} s, {:.0} spans a CPU-second", run.wall_s, run.spans_per_cpu_s);
     say::progress(name, &figures);
 }

@@ -5,7 +5,6 @@
 //! Other processes than the one that started it can stop and start it again: they find it by its pid file.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use anyhow::Context;
 
 use crate::kubernetes::NODE_ADDRESS;
 use crate::maven;
-use crate::part::Part;
+use crate::part::{Part, connect};
 use crate::paths::{Paths, content_hash, create_folder, fill_once, put, render, sources};
 use crate::process::{Daemon, Job, Signal, command, output};
 
@@ -41,9 +40,6 @@ const START_PATIENCE: Duration = Duration::from_mins(1);
 
 /// Longest clean stop, in which the broker writes its log to disk.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
-
-/// Longest wait for the answer to a probe.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 
 const POM: &str = include_str!("../kafka/pom.xml");
 const PROPERTIES: &str = include_str!("../kafka/server.properties");
@@ -220,9 +216,7 @@ impl Kafka {
 fn answers(address: &str) -> anyhow::Result<()> {
     const REQUEST: [u8; 18] = [0, 0, 0, 14, 0, 3, 0, 1, 0, 0, 0, 7, 0xff, 0xff, 0, 0, 0, 0];
     let doing = || format!("ask the broker at {address} for its metadata");
-    let socket = address.parse().with_context(doing)?;
-    let mut stream = TcpStream::connect_timeout(&socket, ANSWER_PATIENCE).with_context(doing)?;
-    stream.set_read_timeout(Some(ANSWER_PATIENCE)).with_context(doing)?;
+    let mut stream = connect(address).with_context(doing)?;
     stream.write_all(&REQUEST).with_context(doing)?;
     let mut answer = [0; 12];
     stream.read_exact(&mut answer).with_context(doing)?;

@@ -1,5 +1,6 @@
 //! One part of the stack: its status, and how it is started, probed, and started again if it hangs.
 
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -113,25 +114,23 @@ fn attempt(name: &str, task: impl FnOnce() -> anyhow::Result<()>) -> Result<(), 
     })
 }
 
-/// Connects to a `host:port` on this machine.
-pub fn connects(address: &str) -> anyhow::Result<()> {
-    const PATIENCE: Duration = Duration::from_secs(1);
-    let socket = address.parse().with_context(|| format!("read the address {address}"))?;
-    std::net::TcpStream::connect_timeout(&socket, PATIENCE)
-        .map(drop)
-        .with_context(|| format!("connect to {address}"))
+/// Connects to a `host:port` on this machine. An answer may take as long as the connection.
+pub fn connect(address: &str) -> anyhow::Result<TcpStream> {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let doing = || format!("connect to {address}");
+    let socket = address.parse().with_context(doing)?;
+    let stream = TcpStream::connect_timeout(&socket, PATIENCE).with_context(doing)?;
+    stream.set_read_timeout(Some(PATIENCE)).with_context(doing)?;
+    Ok(stream)
 }
 
 /// Fetches a path over plain HTTP from a server on this machine; fails unless the status is 200.
 pub fn answers_http(address: &str, path: &str) -> anyhow::Result<()> {
     use std::io::{Read, Write};
-    const PATIENCE: Duration = Duration::from_secs(2);
     /// More than any status line; the rest of the answer does not matter.
     const ANSWER_BYTES: u64 = 4096;
     let doing = || format!("GET http://{address}{path}");
-    let socket = address.parse().with_context(|| format!("read the address {address}"))?;
-    let mut stream = std::net::TcpStream::connect_timeout(&socket, PATIENCE).with_context(doing)?;
-    stream.set_read_timeout(Some(PATIENCE)).with_context(doing)?;
+    let mut stream = connect(address).with_context(doing)?;
     stream
         .write_all(format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())
         .with_context(doing)?;

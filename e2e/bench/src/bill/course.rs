@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::account::{Account, DATABASE, Stored};
 use super::case::{Case, Program};
-use super::quiet::{Patience, until_quiet};
+use super::quiet::until_quiet;
 use super::report::{Bill, Measured, Outcome};
 use super::servers::{Broker, CaseServer};
 use crate::collector;
@@ -103,8 +103,7 @@ impl Course {
         let inserted = self.insert(scene, &command).await?;
         let seconds = inserted.time.as_secs_f64();
         say::progress(&name, &format!("all committed after {seconds:.0} s; waiting for merges"));
-        let patience = Patience { quiet: plan.quiet, most: plan.quiet_max };
-        let ended = until_quiet(&name, &table, server, patience).await?;
+        let ended = until_quiet(&name, (&table, server), (plan.quiet, plan.quiet_max)).await?;
         let account = Account::read(&server.client, &table, ended.read_at_us).await?;
         say::progress(&name, "queries");
         let questions = table.ask(&case.variant(), case.questions(), plan.times).await?;

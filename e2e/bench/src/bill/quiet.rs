@@ -24,14 +24,6 @@ pub const LOOK_COMMENT: &str = "bill-look";
 const SAID: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// Time without a merge.
-    pub quiet: Duration,
-    /// Longest time in all.
-    pub most: Duration,
-}
-
-#[derive(Clone, Copy, Debug)]
 pub struct Ended {
     /// What the server had used when the last merge had ended.
     pub reading: Reading,
@@ -40,7 +32,12 @@ pub struct Ended {
     pub is_quiet: bool,
 }
 
-pub async fn until_quiet(case: &str, table: &Table, server: &CaseServer, wait: Patience) -> Result<Ended> {
+/// Waits until no merge has run for the time `quiet`, for at most the time `most`.
+pub async fn until_quiet(
+    case: &str,
+    (table, server): (&Table, &CaseServer),
+    (quiet, most): (Duration, Duration),
+) -> Result<Ended> {
     // Makes the log, if no merge was logged yet.
     server.client.execute("SYSTEM FLUSH LOGS part_log").await?;
     let query = merges_query();
@@ -53,8 +50,8 @@ pub async fn until_quiet(case: &str, table: &Table, server: &CaseServer, wait: P
         if seen.look(start.elapsed(), running, begun) {
             (reading, read_at_us) = (server.reading()?, now_us);
         }
-        let is_quiet = seen.quiet_for(start.elapsed()) >= wait.quiet;
-        if is_quiet || start.elapsed() >= wait.most {
+        let is_quiet = seen.quiet_for(start.elapsed()) >= quiet;
+        if is_quiet || start.elapsed() >= most {
             return Ok(Ended { reading, read_at_us, is_quiet });
         }
         if told.elapsed() >= SAID {

@@ -10,8 +10,9 @@ use serde::Serialize;
 use serde_json::json;
 use sluice_gateway_config::Layout;
 
-use super::report::layout_name;
+use super::TableLayout;
 use super::witness::ENDED_BY_SIGTERM;
+use crate::command::value_name;
 use e2e_fixtures::gateway::{self, Orders};
 use e2e_fixtures::pipeline::{TABLE, merged};
 use e2e_fixtures::spans::Encoding;
@@ -79,9 +80,9 @@ impl FromStr for Peer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entrant {
     /// The gateway, by its program, with blocks in this format and a table of this layout.
-    Gateway(PathBuf, InsertFormat, Layout),
+    Gateway(PathBuf, InsertFormat, TableLayout),
     /// Another program; a table of this layout is ready for it.
-    Peer(Peer, Layout),
+    Peer(Peer, TableLayout),
 }
 
 /// What an entrant reads, and where it writes.
@@ -115,14 +116,14 @@ impl Entrant {
     /// How the table that is made for it stores attributes.
     pub fn layout(&self) -> Layout {
         match self {
-            Entrant::Gateway(_, _, layout) | Entrant::Peer(_, layout) => *layout,
+            Entrant::Gateway(_, _, layout) | Entrant::Peer(_, layout) => layout.layout(),
         }
     }
 
     /// The layout for the report; `None` for a peer, which may make its own table.
-    pub fn told_layout(&self) -> Option<&'static str> {
+    pub fn told_layout(&self) -> Option<String> {
         match self {
-            Entrant::Gateway(_, _, layout) => Some(layout_name(*layout)),
+            Entrant::Gateway(_, _, layout) => Some(value_name(layout)),
             Entrant::Peer(..) => None,
         }
     }
@@ -218,8 +219,8 @@ mod tests {
 
     #[test]
     fn only_a_peer_may_be_ended_by_the_signal() {
-        let peer = Entrant::Peer("x=y".parse().unwrap(), Layout::Map);
-        let gateway = Entrant::Gateway(PathBuf::from("gateway"), InsertFormat::Native, Layout::Json);
+        let peer = Entrant::Peer("x=y".parse().unwrap(), TableLayout::Map);
+        let gateway = Entrant::Gateway(PathBuf::from("gateway"), InsertFormat::Native, TableLayout::Json);
         assert!(peer.ends_well(143) && peer.ends_well(0) && !peer.ends_well(1));
         assert!(gateway.ends_well(0) && !gateway.ends_well(143));
     }

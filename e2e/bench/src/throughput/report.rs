@@ -2,7 +2,6 @@
 
 use e2e_stack::say::aligned;
 use serde::Serialize;
-use sluice_gateway_config::Layout;
 
 use super::spool::{Comparison, Counts, Phase};
 use super::threads::ThreadTime;
@@ -21,7 +20,7 @@ pub struct RunReport {
     pub engine: Option<&'static str>,
     /// How the gateway's table stores attributes; `None` for a peer, which may make its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub layout: Option<&'static str>,
+    pub layout: Option<String>,
     pub format: String,
     pub spans: u64,
     /// Rows that the sink received.
@@ -74,15 +73,6 @@ pub struct Arrived {
     pub foreign: Option<u64>,
     pub bytes: u64,
     pub server_cpu_us: Option<u64>,
-}
-
-/// A layout's name on the command line and in the report.
-pub fn layout_name(layout: Layout) -> &'static str {
-    match layout {
-        Layout::Json => "json",
-        Layout::Map => "map",
-        Layout::Nested => "nested",
-    }
 }
 
 impl RunReport {
@@ -141,7 +131,7 @@ impl RunReport {
 const COLUMNS: [Column<RunReport>; 15] = [
     ("name", |run| run.name.clone()),
     ("sink", |run| run.engine.unwrap_or("null sink").to_owned()),
-    ("layout", |run| run.layout.unwrap_or("-").to_owned()),
+    ("layout", |run| run.layout.as_deref().unwrap_or("-").to_owned()),
     ("format", |run| run.format.clone()),
     ("spans", |run| run.spans.to_string()),
     ("rows", |run| run.rows.to_string()),
@@ -215,7 +205,7 @@ mod tests {
             server_cpu_us: None,
         };
         let run = RunReport::new("gateway", 1_000_000, 2.25, usage, arrived);
-        RunReport { layout: Some(layout_name(Layout::Map)), ..run }
+        RunReport { layout: Some("map".to_owned()), ..run }
     }
 
     #[test]

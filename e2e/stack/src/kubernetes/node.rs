@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{NODE_ADDRESS, NODE_NAME, certificates, rendered};
-use crate::part::{Part, Task, answers_http, beside, connects};
+use crate::part::{Part, Task, answers_http, beside, connect};
 use crate::paths::put;
 use crate::process::{Daemon, command};
 
@@ -55,6 +55,6 @@ pub fn parts(state: &Path) -> Vec<Part> {
             "127.0.0.1:10256",
             Box::new(|| answers_http("127.0.0.1:10256", "/livez")),
         ),
-        part(Daemon::new(state, "coredns"), &dns, Box::new(move || connects(&asked))),
+        part(Daemon::new(state, "coredns"), &dns, Box::new(move || connect(&asked).map(drop))),
     ]
 }
