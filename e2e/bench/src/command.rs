@@ -45,6 +45,11 @@ pub fn write_json(file: Option<&Path>, results: &impl Serialize) -> Result<()> {
     fs::write(file, text + "\n").with_context(|| format!("write {}", file.display()))
 }
 
+/// Whether a name contains one of these words; without words, every name does.
+pub fn is_wanted(name: &str, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|word| name.contains(word.as_str()))
+}
+
 /// The name of a value on the command line and in reports.
 pub fn value_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()

@@ -26,7 +26,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use crate::command::{FileArgs, kept_in, on_stack};
+use crate::command::{FileArgs, is_wanted, kept_in, on_stack};
 use crate::outcomes::Outcomes;
 use course::Course;
 use e2e_stack::kafka::HOST_ADDRESS;
@@ -117,9 +117,7 @@ pub fn run(args: &MemoryArgs) -> Result<ExitCode> {
 }
 
 fn chosen(only: &[String]) -> Vec<Scenario> {
-    let wanted =
-        |scenario: &Scenario| only.is_empty() || only.iter().any(|part| scenario.name().contains(part));
-    Scenario::all().into_iter().filter(wanted).collect()
+    Scenario::all().into_iter().filter(|scenario| is_wanted(&scenario.name(), only)).collect()
 }
 
 /// The programs, servers and load of the scenarios.

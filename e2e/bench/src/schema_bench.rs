@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde_json::json;
 
-use crate::command::{FileArgs, kept_in, on_stack};
+use crate::command::{FileArgs, is_wanted, kept_in, on_stack};
 use crate::throughput::stack_server;
 use crate::throughput::witness::Watched;
 use crate::waiting::{STALL, until_committed};
@@ -152,11 +152,7 @@ struct Bench<'a> {
 impl Bench<'_> {
     async fn all(&self, report: &mut Report) -> Result<()> {
         self.fill().await?;
-        let wanted = |variant: &&Variant| {
-            self.args.only.is_empty()
-                || self.args.only.iter().any(|word| variant.name.contains(word.as_str()))
-        };
-        for variant in VARIANTS.iter().filter(wanted) {
+        for variant in VARIANTS.iter().filter(|variant| is_wanted(variant.name, &self.args.only)) {
             interrupt::check()?;
             let measured = self.variant(variant).await.with_context(|| variant.name.to_owned())?;
             say::progress(variant.name, &measured.summary());
