@@ -80,21 +80,15 @@ impl Steps {
         let seconds = began.elapsed().as_secs_f64();
         let mut seen = self.seen();
         seen.steps.push(Took { name: name.to_owned(), seconds });
-        let result = match &outcome {
-            Ok(_) => {
-                seen.passed += 1;
-                "ok"
-            }
-            Err(failure) => {
-                seen.failures.push(Failure { name: name.to_owned(), cause: format!("{failure:#}") });
-                "FAILED"
-            }
-        };
-        drop(seen);
+        seen.passed += u64::from(outcome.is_ok());
+        let result = if outcome.is_ok() { "ok" } else { "FAILED" };
         say::progress("verify", &format!("{name} ... {result}, {seconds:.1} s"));
         if let Err(failure) = &outcome {
-            say::line(&format!("{failure:#}"));
+            let cause = format!("{failure:#}");
+            say::line(&cause);
+            seen.failures.push(Failure { name: name.to_owned(), cause });
         }
+        drop(seen);
         interrupt::check()?;
         Ok(outcome.ok())
     }
