@@ -30,28 +30,23 @@ const PIPELINES: &str = "pipelines";
 /// Time limit for a number of checks: each takes half a second and some requests.
 const LOOKS_TAKE: Duration = Duration::from_mins(5);
 
-/// The health of an object.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
     /// Argo CD's status; empty if it has none.
     pub argo: String,
-    /// Argo CD's message.
     pub argo_message: String,
     /// The status for kstatus, and so for Flux and other tools that use kstatus.
     pub kstatus: String,
-    /// The message of kstatus.
     pub kstatus_message: String,
 }
 
 /// An action that Argo CD offers for an object.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Action {
-    /// Its name in the menu.
     pub name: String,
     /// Whether it is shown but cannot be chosen.
     pub disabled: bool,
-    /// The object after the action.
     pub result: Value,
 }
 
@@ -59,7 +54,6 @@ pub struct Action {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// Kind and name.
     pub name: String,
     /// Compared with a dry run.
     pub server_side: String,
@@ -84,7 +78,6 @@ impl Difference {
     }
 }
 
-/// The result of a sync.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Operation {
     /// `Succeeded`, `Failed`, `Error`, or `Running` if the limit was reached.
@@ -95,10 +88,8 @@ pub struct Operation {
     pub applied: Vec<Applied>,
 }
 
-/// The result of one manifest.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Applied {
-    /// Kind and name.
     pub name: String,
     pub wave: i64,
     /// `Synced` or `SyncFailed`.

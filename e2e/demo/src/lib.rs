@@ -33,7 +33,6 @@ use e2e_stack::programs::Form;
 use e2e_stack::say;
 use e2e_stack::target::Resolved;
 
-/// Namespace of the demo's pipeline.
 const NAMESPACE: &str = "sluice-demo";
 
 /// The sample that is applied, below the workspace.
@@ -61,11 +60,9 @@ pub struct DemoArgs {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// The cluster.
     #[command(flatten)]
     pub target: TargetArgs,
 
-    /// The images.
     #[command(flatten)]
     pub images: ImageArgs,
 }
@@ -110,7 +107,7 @@ async fn show(args: &DemoArgs, resolved: &Resolved) -> anyhow::Result<Verdict> {
     let topic = Topic::ensure(&resolved.kafka.host, &topic, PARTITIONS).await?;
     say::progress("kafka", &format!("topic {} with {} partitions", topic.name(), topic.partitions()));
     let secret = field(&sample, "/spec/sink/clickhouse/credentials/secretRef/name")?;
-    let (user, password) = look::gateway_user(resolved)?;
+    let Login { user, password, .. } = Login::of_gateways(&resolved.clickhouse)?;
     namespace.apply_credentials(&secret, &user, &password).await?;
     say::progress("pipeline", &format!("kubectl apply -f {SAMPLE}"));
     namespace.apply(&sample).await?;
@@ -126,7 +123,9 @@ async fn show(args: &DemoArgs, resolved: &Resolved) -> anyhow::Result<Verdict> {
     look::answer(&server, &database, &table, run).await?;
     look::around(resolved, &database, &table);
     if !args.exit {
-        watch::until_interrupted().await;
+        while !interrupt::requested() {
+            tokio::time::sleep(watch::LOOK).await;
+        }
     }
     Ok(verdict)
 }

@@ -1,20 +1,9 @@
 //! Shows a query with its answer, and commands to continue with.
 
-use e2e_fixtures::login::Login;
 use e2e_fixtures::oracle::Server;
 use e2e_fixtures::spans::Run;
-use e2e_stack::clickhouse;
 use e2e_stack::say;
 use e2e_stack::target::Resolved;
-
-/// User and password for the gateways: those of the local stack, or those of the given URL.
-pub fn gateway_user(resolved: &Resolved) -> anyhow::Result<(String, String)> {
-    if resolved.clickhouse.pods == clickhouse::PODS_URL {
-        return Ok((clickhouse::USER.to_owned(), clickhouse::PASSWORD.to_owned()));
-    }
-    let Login { user, password, .. } = Login::of(&resolved.clickhouse.pods)?;
-    Ok((user, password))
-}
 
 /// Queries the slowest operations of the run, and prints the answer.
 pub async fn answer(server: &Server, database: &str, table: &str, run: Run) -> anyhow::Result<()> {

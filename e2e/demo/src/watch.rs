@@ -15,7 +15,7 @@ use e2e_stack::process::interrupt;
 use e2e_stack::say;
 
 /// Time between two looks.
-const LOOK: Duration = Duration::from_millis(250);
+pub const LOOK: Duration = Duration::from_millis(250);
 
 /// Time between two lines while spans flow.
 const LINE: Duration = Duration::from_secs(2);
@@ -98,12 +98,5 @@ impl Progress {
         let new = u32::try_from(rows.saturating_sub(self.rows)).unwrap_or(u32::MAX);
         (self.at, self.rows) = (Some(Instant::now()), rows);
         Some(f64::from(new) / since.as_secs_f64())
-    }
-}
-
-/// Waits for Ctrl-C.
-pub async fn until_interrupted() {
-    while !interrupt::requested() {
-        tokio::time::sleep(LOOK).await;
     }
 }

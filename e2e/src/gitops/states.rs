@@ -22,12 +22,10 @@ pub const FOLDER: &str = "config/argocd/testdata";
 /// With this variable, end-to-end tests write the states that they see instead of comparing them.
 pub const UPDATE: &str = "UPDATE_STATES";
 
+/// Placeholders for what differs from run to run.
 const TIME: &str = "2026-01-01T00:00:00Z";
-/// A placeholder for every UID.
 const UID: &str = "6f1c0c3a-0000-4000-8000-000000000000";
-/// A placeholder for every gateway image.
 const IMAGE: &str = "sluice-gateway:0.1.0";
-/// A placeholder for every hash or revision.
 const HASH: &str = "0123456789";
 
 /// Names of fields with hashes and revisions, in any object.
@@ -37,7 +35,6 @@ const HASHES: [&str; 6] =
 /// A state: its name, and its result in Argo CD and in kstatus.
 type State = (&'static str, &'static str, &'static str);
 
-/// All states.
 pub const ALL: [State; 70] = [
     ("about-to-change", "Progressing", "InProgress"),
     ("apply-failing", "Progressing", "InProgress"),
@@ -210,14 +207,13 @@ fn rewritten(key: &str, value: &Value, names: &[(&str, &str)]) -> Value {
 
 /// Replaces every UID in a text, such as that of a claim in the name of its volume.
 fn with_any_identity(text: &str) -> String {
-    let (mut rest, mut whole) = (text, String::new());
-    let is_at = |rest: &str, at: usize| rest.get(at..at + UID.len()).is_some_and(is_identity);
-    while let Some(at) = (0..rest.len()).find(|at| is_at(rest, *at)) {
-        whole.push_str(&rest[..at]);
-        whole.push_str(UID);
-        rest = &rest[at + UID.len()..];
+    let mut whole = text.to_owned();
+    for place in (0..text.len()).map(|at| at..at + UID.len()) {
+        if text.get(place.clone()).is_some_and(is_identity) {
+            whole.replace_range(place, UID);
+        }
     }
-    whole + rest
+    whole
 }
 
 fn is_identity(text: &str) -> bool {

@@ -74,8 +74,7 @@ fn applications_are_waited_for() -> anyhow::Result<()> {
         .collect();
     let given: Vec<&str> = given.iter().map(String::as_str).collect();
     let objects = manifests::rendered(&given)?;
-    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").context("no Deployment")?;
-    let (image, text) = (&values["image"], deployment.to_string());
+    let (image, text) = (&values["image"], manifests::the("Deployment", &objects)?.to_string());
     let [registry, tag] = ["registry", "tag"].map(|part| image[part].as_str().unwrap_or_default());
     ensure!(!registry.is_empty() && !tag.is_empty(), "the Application names no image: {image}");
     for name in ["operator", "gateway"] {

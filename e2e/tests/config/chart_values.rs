@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::chart_readme::{VALUES, described};
-use super::manifests::{definitions, of_kind, rendered, rendered_from};
+use super::manifests::{all_in, definitions, of_kind, rendered, rendered_from, selects, the};
 
 /// The pod labels in the selector of the release `sluice`, unchanged since the first chart.
 const SELECTOR: &str =
@@ -23,19 +23,15 @@ const SELECTOR: &str =
 /// The first published chart.
 const FIRST_CHART: &str = "e2e/tests/it/install/first_chart";
 
-/// The cases.
 const CASES: &str = include_str!("chart_values.yaml");
 
-/// Place of the Deployment's pods.
 const POD: &str = "/spec/template/spec/";
 
-/// The arguments of the operator.
 const ARGS: &str = "/spec/template/spec/containers/0/args";
 
 /// A case: the key of a value, the value, the kind of an object, a path in it, and the expected content of that path.
 type Case = (String, Value, String, String, Value);
 
-/// The file of cases.
 #[derive(Deserialize)]
 struct Cases {
     together: Vec<Case>,
@@ -120,14 +116,11 @@ fn the_schema_has_no_pattern() -> Result<()> {
 /// What the operator reads is not refused by the chart.
 #[test]
 fn every_selector_and_log_filter_of_the_operator_is_taken() -> Result<()> {
-    for selector in
-        ["team", "!team", "a=b,c!=d", "example.com/a == b", "a in (b, c), d notin (e)", " a in(b) ", "a="]
-    {
-        let given = format!("pipelineSelector={}", json!(selector));
-        rendered(&["--set-json", &given]).with_context(|| given.clone())?;
-    }
-    for filter in ["WARN", "off", "warn,sluice_kafka=debug", "sluice_operator::run=trace,error"] {
-        let given = format!("logLevel={}", json!(filter));
+    let selectors =
+        ["team", "!team", "a=b,c!=d", "example.com/a == b", "a in (b, c), d notin (e)", " a in(b) ", "a="];
+    let filters = ["WARN", "off", "warn,sluice_kafka=debug", "sluice_operator::run=trace,error"];
+    let selectors = selectors.map(|selector| format!("pipelineSelector={}", json!(selector)));
+    for given in selectors.into_iter().chain(filters.map(|filter| format!("logLevel={}", json!(filter)))) {
         rendered(&["--set-json", &given]).with_context(|| given.clone())?;
     }
     Ok(())
@@ -142,19 +135,18 @@ fn no_value_changes_selector_or_lease() -> Result<()> {
     let short = rendered(&["--set", "nameOverride=x"])?;
     let expected: Value = serde_json::from_str(SELECTOR)?;
     for objects in [&first, &rendered(&[])?, &together, &labels, &short] {
-        let deployment = of_kind(objects, "Deployment").context("no Deployment")?;
+        let deployment = the("Deployment", objects)?;
         let selector = &deployment["spec"]["selector"];
         ensure!(*selector == json!({"matchLabels": expected}), "another selector: {selector}");
         ensure!(has(deployment, ARGS, &json!("--lease-name=sluice")), "another Lease: {deployment}");
-        let service = of_kind(objects, "Service").context("no Service")?;
+        let service = the("Service", objects)?;
         ensure!(
             service["spec"]["selector"] == expected,
             "the Service selects {}",
             service["spec"]["selector"]
         );
         let template = &deployment["spec"]["template"]["metadata"]["labels"];
-        let is_selected = expected.as_object().is_some_and(|all| all.iter().all(|(k, v)| template[k] == *v));
-        ensure!(is_selected, "the Deployment does not select its pods: {template}");
+        ensure!(selects(selector, template), "the Deployment does not select its pods: {template}");
     }
     for pod in rendered(&[])?.iter().filter(|object| object["kind"] == "Pod") {
         let labels = &pod["metadata"]["labels"];
@@ -208,8 +200,8 @@ fn a_value_that_is_null_has_its_default() -> Result<()> {
             Err(error) => return Err(error.context(format!("{path}=null"))),
         };
         if LEFT_OUT.iter().any(|key| path.starts_with(*key)) {
-            let mut others = found.iter().filter(|object| object["kind"] != "CustomResourceDefinition");
-            ensure!(!others.any(has_null), "{path}=null renders null");
+            let others = found.iter().filter(|object| object["kind"] != "CustomResourceDefinition");
+            ensure!(!others.flat_map(all_in).any(Value::is_null), "{path}=null renders null");
             found.iter().try_for_each(is_understood).with_context(|| format!("{path}=null"))?;
         } else {
             ensure!(found == on(&kept, &[])?, "{path}=null is not its default");
@@ -268,7 +260,6 @@ fn on(given: &[&str], nulls: &[&str]) -> Result<Vec<Value>> {
     Ok(found)
 }
 
-/// The paths of all values, including maps.
 fn keys(values: &Value, below: &str) -> Vec<String> {
     let fields = values.as_object().into_iter().flatten();
     let found = fields.flat_map(|(key, value)| {
@@ -277,15 +268,6 @@ fn keys(values: &Value, below: &str) -> Vec<String> {
         std::iter::once(path).chain(inner)
     });
     found.collect()
-}
-
-fn has_null(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(all) => all.iter().any(has_null),
-        Value::Object(fields) => fields.values().any(has_null),
-        _ => false,
-    }
 }
 
 fn set(cases: &[Case]) -> Result<Vec<Value>> {

@@ -76,7 +76,7 @@ fn the_chart_renders_what_the_code_says() -> anyhow::Result<()> {
         "Service",
     ];
     for kind in kinds {
-        ensure!(of_kind(&usual, kind).is_some(), "the chart renders no {kind}");
+        the(kind, &usual)?;
     }
     for expected in [sluice_crds::crd(), sluice_crds::connection_crd()] {
         let name = &expected["metadata"]["name"];
@@ -116,10 +116,8 @@ fn kafka_clients() -> anyhow::Result<()> {
         ("kafkaClientsMax=null", None),
     ] {
         let objects = rendered(&["--set", value])?;
-        let deployment = of_kind(&objects, "Deployment").context("the chart renders no Deployment")?;
-        let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
-        let mut arguments = arguments.as_array().into_iter().flatten().filter_map(Value::as_str);
-        let found = arguments.find(|argument| argument.starts_with("--kafka-clients-max"));
+        let arguments = operator_arguments(&objects)?;
+        let found = arguments.into_iter().find(|argument| argument.starts_with("--kafka-clients-max"));
         ensure!(found == expected, "{value} is {found:?}");
     }
     Ok(())
@@ -133,14 +131,13 @@ fn names() -> anyhow::Result<()> {
         let arguments: Vec<&str> = EVERYTHING.iter().chain(more).copied().collect();
         let objects = rendered_as("true", "2024", &arguments)?;
         for field in ["namespace", "app.kubernetes.io/instance"] {
-            let found: Vec<&Value> = objects.iter().flat_map(|object| each(object, field)).collect();
+            let found = objects.iter().flat_map(all_in).filter_map(|value| value.get(field));
+            let found: Vec<&Value> = found.filter(|value| !value.is_object()).collect();
             ensure!(found.len() > 10 && found.iter().all(|value| value.is_string()), "{field} is {found:?}");
         }
-        let deployment = of_kind(&objects, "Deployment").context("the chart renders no Deployment")?;
         let labels = "--pod-labels=app.kubernetes.io/name=sluice-operator,app.kubernetes.io/instance=true";
-        let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
-        let is_told = arguments.as_array().is_some_and(|all| all.iter().any(|argument| argument == labels));
-        ensure!(is_told, "{labels} is not among {arguments}");
+        let arguments = operator_arguments(&objects)?;
+        ensure!(arguments.contains(&labels), "{labels} is not among {arguments:?}");
     }
     for release in NOT_NAMES {
         let refused = rendered_as(release, "sluice-system", &[]).map(drop);
@@ -150,18 +147,14 @@ fn names() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The values of a field at any depth that are no objects.
-fn each<'a>(value: &'a Value, field: &str) -> Vec<&'a Value> {
-    match value {
-        Value::Object(fields) => {
-            let found = fields.iter().map(|(name, inner)| {
-                if name == field && !inner.is_object() { vec![inner] } else { each(inner, field) }
-            });
-            found.flatten().collect()
-        }
-        Value::Array(values) => values.iter().flat_map(|inner| each(inner, field)).collect(),
+/// A value, and all values in it.
+pub(super) fn all_in(value: &Value) -> Vec<&Value> {
+    let inner: Vec<&Value> = match value {
+        Value::Object(fields) => fields.values().collect(),
+        Value::Array(items) => items.iter().collect(),
         _ => Vec::new(),
-    }
+    };
+    std::iter::once(value).chain(inner.into_iter().flat_map(all_in)).collect()
 }
 
 /// Users with Kubernetes' own roles in a namespace can read pipelines there, or make them; only the operator writes the status.
@@ -223,11 +216,10 @@ fn monitoring(usual: &[Value]) -> anyhow::Result<()> {
     let kinds = ["ServiceMonitor", "PodMonitor", "PrometheusRule", "ConfigMap"];
     ensure!(kinds.iter().all(|kind| of_kind(usual, kind).is_none()), "the chart renders monitoring unasked");
     let everything = rendered(&EVERYTHING)?;
-    let found = |kind| of_kind(&everything, kind).with_context(|| format!("the chart renders no {kind}"));
+    let found = |kind| the(kind, &everything);
     let service = &found("Service")?["metadata"]["labels"];
-    let selected = &found("ServiceMonitor")?["spec"]["selector"]["matchLabels"];
-    let is_selected = selected.as_object().is_some_and(|labels| labels.iter().all(|(k, v)| service[k] == *v));
-    ensure!(is_selected, "the ServiceMonitor selects {selected}, the Service has {service}");
+    let selector = &found("ServiceMonitor")?["spec"]["selector"];
+    ensure!(selects(selector, service), "the ServiceMonitor selects {selector}, the Service has {service}");
     let endpoint = &found("ServiceMonitor")?["spec"]["endpoints"][0];
     let ports = &found("Service")?["spec"]["ports"];
     ensure!(
@@ -242,13 +234,11 @@ fn monitoring(usual: &[Value]) -> anyhow::Result<()> {
     ensure!(gateways["namespaceSelector"]["any"] == true, "the PodMonitor looks into {gateways}");
     scraped(gateways)?;
     let groups = &found("PrometheusRule")?["spec"]["groups"];
-    let is_whole = groups.as_array().is_some_and(|groups| {
-        groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten()).all(|rule| {
-            ["alert", "expr", "for"].iter().all(|field| rule[field].is_string())
-                && rule["annotations"]["summary"].is_string()
-        })
-    });
-    ensure!(is_whole, "a rule lacks a field: {groups}");
+    let is_whole = |rule: &Value| {
+        ["alert", "expr", "for"].iter().all(|field| rule[field].is_string())
+            && rule["annotations"]["summary"].is_string()
+    };
+    ensure!(groups.is_array() && rules(groups).all(is_whole), "a rule lacks a field: {groups}");
     own_leader(groups, &found("Service")?["metadata"])?;
     let boards = everything.iter().filter(|object| object["kind"] == "ConfigMap");
     for board in boards {
@@ -262,9 +252,7 @@ fn monitoring(usual: &[Value]) -> anyhow::Result<()> {
 
 /// The alert about a missing leader is about the release's own leader, by the labels that the `ServiceMonitor` adds.
 fn own_leader(groups: &Value, service: &Value) -> anyhow::Result<()> {
-    let groups = groups.as_array().into_iter().flatten();
-    let mut rules = groups.flat_map(|group| group["rules"].as_array().into_iter().flatten());
-    let rule = rules.find(|rule| rule["alert"] == "SluiceOperatorHasNoLeader");
+    let rule = rules(groups).find(|rule| rule["alert"] == "SluiceOperatorHasNoLeader");
     let rule = rule.context("no rule misses the leader")?;
     let (namespace, name) = (&service["namespace"], &service["name"]);
     let expected = format!("absent(sluice_operator_leader{{namespace={namespace},service={name}}} == 1)");
@@ -282,12 +270,8 @@ fn scraped(monitor: &Value) -> anyhow::Result<()> {
         of_kind(&planned, "StatefulSet").with_context(|| format!("{PLANNED} has no StatefulSet"))?;
     let pod = &workload["spec"]["template"];
     let labels = &pod["metadata"]["labels"];
-    let selected =
-        monitor["selector"]["matchLabels"].as_object().context("the PodMonitor selects every pod")?;
-    ensure!(
-        !selected.is_empty() && selected.iter().all(|(key, value)| labels[key] == *value),
-        "the PodMonitor selects {selected:?}, gateways have {labels}"
-    );
+    let selector = &monitor["selector"];
+    ensure!(selects(selector, labels), "the PodMonitor selects {selector}, gateways have {labels}");
     let endpoint = &monitor["podMetricsEndpoints"][0];
     let ports = &pod["spec"]["containers"][0]["ports"];
     ensure!(has_port(ports, &endpoint["port"]), "the PodMonitor asks {endpoint}, gateways have {ports}");
@@ -310,16 +294,10 @@ fn has_port(ports: &Value, name: &Value) -> bool {
 
 /// The operator's NetworkPolicy: it selects the operator's pods, and allows probes and metrics.
 fn network_policy(usual: &[Value]) -> anyhow::Result<()> {
-    let policy = &of_kind(usual, "NetworkPolicy").context("the chart renders no NetworkPolicy")?["spec"];
-    let template =
-        &of_kind(usual, "Deployment").context("the chart renders no Deployment")?["spec"]["template"];
-    let labels = &template["metadata"]["labels"];
-    let selected =
-        policy["podSelector"]["matchLabels"].as_object().context("the policy selects every pod")?;
-    ensure!(
-        selected.iter().all(|(key, value)| labels[key] == *value),
-        "the policy does not select the operators"
-    );
+    let policy = &the("NetworkPolicy", usual)?["spec"];
+    let template = &the("Deployment", usual)?["spec"]["template"];
+    let is_selected = selects(&policy["podSelector"], &template["metadata"]["labels"]);
+    ensure!(is_selected, "the policy does not select the operators, or selects every pod");
     let port = &template["spec"]["containers"][0]["ports"][0]["containerPort"];
     ensure!(policy["ingress"][0]["ports"][0]["port"] == *port, "probes and metrics are kept out");
     let peers = ["--set-json", r#"networkPolicy.metricsFrom=[{"namespaceSelector":{}}]"#];
@@ -347,6 +325,29 @@ pub(super) fn rendered_from(chart: &str, arguments: &[&str]) -> anyhow::Result<V
 
 fn understood(command: &mut Command) -> anyhow::Result<Vec<Value>> {
     serde_saphyr::from_multiple(&output(command)?).context("understand what helm renders")
+}
+
+/// The first object of this kind, which the chart must render.
+pub(super) fn the<'a>(kind: &str, objects: &'a [Value]) -> anyhow::Result<&'a Value> {
+    of_kind(objects, kind).with_context(|| format!("the chart renders no {kind}"))
+}
+
+/// The operator's arguments.
+pub(super) fn operator_arguments(objects: &[Value]) -> anyhow::Result<Vec<&str>> {
+    let arguments = &the("Deployment", objects)?["spec"]["template"]["spec"]["containers"][0]["args"];
+    Ok(arguments.as_array().into_iter().flatten().filter_map(Value::as_str).collect())
+}
+
+/// Whether a selector has labels, and an object with these labels has all of them.
+pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
+    let wanted = selector["matchLabels"].as_object().filter(|wanted| !wanted.is_empty());
+    wanted.is_some_and(|wanted| wanted.iter().all(|(key, value)| labels[key] == *value))
+}
+
+/// The rules of all groups.
+pub(super) fn rules(groups: &Value) -> impl Iterator<Item = &Value> {
+    let groups = groups.as_array().into_iter().flatten();
+    groups.flat_map(|group| group["rules"].as_array().into_iter().flatten())
 }
 
 pub(super) fn definitions(objects: &[Value]) -> impl Iterator<Item = &Value> {

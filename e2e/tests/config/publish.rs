@@ -12,7 +12,7 @@ use e2e_stack::publish::{self, PublishArgs};
 use e2e_stack::{crane, helm};
 use serde_json::Value;
 
-use super::manifests::{of_kind, rendered_from};
+use super::manifests::{operator_arguments, rendered_from, the};
 
 /// A version other than the checkout's.
 const VERSION: &str = "7.8.9-rc.1";
@@ -42,10 +42,9 @@ fn is_pulled(registry: &str, folder: &Path) -> Result<()> {
     output(pull.arg("--destination").arg(folder))?;
     let archive = folder.join(format!("sluice-{VERSION}.tgz"));
     let objects = rendered_from(archive.to_str().context("its path is not UTF-8")?, &[])?;
-    let deployment = of_kind(&objects, "Deployment").context("the chart renders no Deployment")?;
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let container = &the("Deployment", &objects)?["spec"]["template"]["spec"]["containers"][0];
     let operator = container["image"].as_str().context("no image")?;
-    let mut args = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let mut args = operator_arguments(&objects)?.into_iter();
     let gateway = args.find_map(|arg| arg.strip_prefix("--gateway-image=")).context("no gateway image")?;
     let mut show = command(helm::path()?);
     let shown = output(show.args(["show", "chart"]).arg(&archive))?;

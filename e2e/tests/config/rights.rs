@@ -6,12 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use super::manifests::rendered;
+use super::manifests::{rendered, the};
 
-/// The document with the table of rights.
 const TABLE: &str = include_str!("../../../operator/SECURITY.md");
 
-/// The namespace of the release.
 const RELEASE_NAMESPACE: &str = "sluice-system";
 
 /// The key for what a `ClusterRoleBinding` grants.
@@ -23,7 +21,6 @@ type Rights = BTreeSet<[String; 3]>;
 /// Rights by namespace, or by [`CLUSTER`].
 type Granted = BTreeMap<String, Rights>;
 
-/// The rows of the table, by namespace.
 struct Table {
     namespaces: Rights,
     cluster: Rights,
@@ -74,21 +71,18 @@ fn compare<const N: usize>(
     Ok(())
 }
 
-/// The rights that bindings grant to the service account.
 fn granted(objects: &[Value]) -> anyhow::Result<Granted> {
-    let account = objects.iter().find(|object| object["kind"] == "ServiceAccount");
-    let account = &account.context("the chart renders no ServiceAccount")?["metadata"];
+    let account = &the("ServiceAccount", objects)?["metadata"];
     let subject =
         json!([{"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}]);
     let mut all = Granted::new();
     for binding in objects.iter().filter(|object| object["subjects"].is_array()) {
         ensure!(binding["subjects"] == subject, "rights are given to {}", binding["subjects"]);
         let namespace = &binding["metadata"]["namespace"];
+        let named = [&binding["roleRef"]["kind"], &binding["roleRef"]["name"], namespace];
         let role = objects.iter().find(|role| {
-            ["kind", "name"].iter().all(|field| {
-                let of_role = if *field == "kind" { &role["kind"] } else { &role["metadata"]["name"] };
-                *of_role == binding["roleRef"][field]
-            }) && role["metadata"]["namespace"] == *namespace
+            let metadata = &role["metadata"];
+            [&role["kind"], &metadata["name"], &metadata["namespace"]] == named
         });
         let role = role.with_context(|| format!("no role for {}", binding["roleRef"]))?;
         let place = namespace.as_str().unwrap_or(CLUSTER).to_owned();

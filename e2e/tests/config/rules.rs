@@ -22,7 +22,6 @@ const DASHBOARDS: [&str; 2] = ["config/grafana/operator.json", "config/grafana/p
 /// Labels that Prometheus and the chart's monitors add to a series.
 const SCRAPED: [&str; 7] = ["namespace", "pod", "container", "pipeline", "job", "instance", "service"];
 
-/// Suffixes of a histogram's series.
 const OF_HISTOGRAM: [&str; 3] = ["_bucket", "_sum", "_count"];
 
 /// The metrics and labels of one query, as rulecheck reports them.
@@ -65,14 +64,9 @@ fn alert_rules_fire_and_keep_quiet() -> anyhow::Result<()> {
 #[test]
 fn alerts_alone_keep_quiet() -> anyhow::Result<()> {
     let objects = manifests::rendered(&["--set", "prometheusRule.enabled=true"])?;
-    let rules = manifests::of_kind(&objects, "PrometheusRule").context("the chart renders no alerts")?;
-    let names: BTreeSet<&str> = rules["spec"]["groups"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .flat_map(|group| group["rules"].as_array().into_iter().flatten())
-        .filter_map(|rule| rule["alert"].as_str())
-        .collect();
+    let rules = manifests::the("PrometheusRule", &objects)?;
+    let alerts = manifests::rules(&rules["spec"]["groups"]).filter_map(|rule| rule["alert"].as_str());
+    let names: BTreeSet<&str> = alerts.collect();
     ensure!(names.len() > 20, "the chart renders the alerts {names:?}");
     let folder = files::temporary(&format!("sluice-alerts-{}", std::process::id()))?;
     let times = ["30m", "12h", "48h"];
@@ -111,34 +105,28 @@ fn rules_and_dashboards_ask_for_metrics_that_there_are() -> anyhow::Result<()> {
         ensure!(!found.is_empty(), "{file} has no query");
         texts.extend(found);
     }
-    let wrong: Vec<_> = queried(&texts)?.iter().flat_map(|asked| wrong(asked, &known)).collect();
+    let all: Vec<Asked> = asked("rulecheck queries", command(rulecheck::path()?).arg("queries"), &texts)?;
+    let wrong: Vec<_> = all.iter().flat_map(|asked| wrong(asked, &known)).collect();
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }
 
 fn of_rules(text: &str) -> anyhow::Result<Vec<String>> {
     let file: Value = serde_saphyr::from_str(text).with_context(|| format!("understand {RULES}"))?;
-    let groups = file["groups"].as_array().context("no groups of rules")?;
-    let rules = groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten());
-    Ok(rules.filter_map(|rule| rule["expr"].as_str().map(str::to_owned)).collect())
+    ensure!(file["groups"].is_array(), "no groups of rules");
+    Ok(manifests::rules(&file["groups"])
+        .filter_map(|rule| rule["expr"].as_str().map(str::to_owned))
+        .collect())
 }
 
 /// The queries of all panels and of all variables, at any depth. Grafana's variables occur in label values only, where any text is valid.
 fn of_dashboard(text: &str) -> anyhow::Result<Vec<String>> {
-    fn collect(value: &Value, into: &mut Vec<String>) {
-        match value {
-            Value::Object(fields) => {
-                into.extend(fields.get("expr").and_then(Value::as_str).map(str::to_owned));
-                into.extend(fields.get("query").and_then(Value::as_str).and_then(of_variable));
-                fields.values().for_each(|field| collect(field, into));
-            }
-            Value::Array(items) => items.iter().for_each(|item| collect(item, into)),
-            _ => {}
-        }
-    }
-    let mut found = Vec::new();
-    collect(&serde_json::from_str(text)?, &mut found);
-    Ok(found)
+    let board: Value = serde_json::from_str(text)?;
+    let found = manifests::all_in(&board).into_iter().flat_map(|value| {
+        let text = |field: &str| value.get(field).and_then(Value::as_str);
+        [text("expr").map(str::to_owned), text("query").and_then(of_variable)]
+    });
+    Ok(found.flatten().collect())
 }
 
 /// The query of a variable's values: `label_values(METRIC, LABEL)` is Grafana's syntax for the values of a label.
@@ -148,10 +136,6 @@ fn of_variable(text: &str) -> Option<String> {
         inside.strip_suffix(')').and_then(|inside| inside.rsplit_once(',')).unwrap_or((inside, ""));
     // If it cannot be split, it is no query either, and Prometheus rejects it.
     Some(format!("count by ({}) ({})", label.trim(), metric.trim()))
-}
-
-fn queried(texts: &[String]) -> anyhow::Result<Vec<Asked>> {
-    asked("rulecheck queries", command(rulecheck::path()?).arg("queries"), texts)
 }
 
 /// The rows of the table: the metric in the first column, its type in the second, its labels in the fourth.

@@ -5,17 +5,12 @@
 //! once. A gateway that reports a wrong guarantee or count may still insert every row. Limits: counters begin at 0 with the process, so a
 //! process that has ended reports nothing.
 
-use e2e_fixtures::cluster::metric_sum;
 use e2e_fixtures::gateway::metric;
 
 use crate::prelude::*;
 
 /// The gateways of all pipelines of a namespace.
 const GATEWAYS: &str = "app.kubernetes.io/name=sluice-gateway,app.kubernetes.io/component=gateway";
-
-/// How long gateways may take to report it. Every 30 s, also after an outage, they ask `ClickHouse` for the settings that the guarantee
-/// needs.
-const SAID: Duration = Duration::from_mins(2);
 
 /// Counters of events that exactly-once excludes. They never decrease.
 const STAY_ZERO: [&str; 4] = [
@@ -35,12 +30,14 @@ const GUARANTEE: &str = "sluice_gateway_delivery_guarantee";
 const EXACTLY_ONCE: &str =
     r#"sluice_gateway_delivery_guarantee{guarantee="exactly_once_effect",reason="none"}"#;
 
-/// Waits until there are gateways, and each reports that all rows are accounted for and in the table once. Fails at once if a gateway
-/// reports possibly doubled or lost rows.
+/// Waits until there are gateways, and each reports that all rows are accounted for and in the table once. Every 30 s, also after an
+/// outage, they ask `ClickHouse` for the settings that the guarantee needs. Fails at once if a gateway reports possibly doubled or lost
+/// rows.
 pub async fn assert_exactly_once(namespace: &Namespace) -> Result<()> {
     let gateways = Pods::new(namespace.cluster(), namespace.name(), GATEWAYS);
-    until("gateways that account for every row", SAID, async || {
-        let running: Vec<String> = gateways.list().await?.iter().filter(|pod| runs(pod)).map(name).collect();
+    until("gateways that account for every row", FLOW, async || {
+        let running: Vec<String> =
+            gateways.list().await?.iter().filter(|pod| runs(pod)).map(Pod::name_any).collect();
         if running.is_empty() {
             return Ok(Seen::NotYet("no gateway runs".to_owned()));
         }
@@ -54,10 +51,6 @@ pub async fn assert_exactly_once(namespace: &Namespace) -> Result<()> {
         Ok(Seen::Done(()))
     })
     .await
-}
-
-fn name(pod: &Pod) -> String {
-    pod.name_any()
 }
 
 /// Whether to ask it: a pod that is terminating may be gone before it answers.

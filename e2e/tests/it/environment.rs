@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use e2e_fixtures::cluster::{Operator, Paused};
 use e2e_fixtures::login::Login;
-use e2e_fixtures::oracle::Server;
+use e2e_stack::TargetArgs;
 use e2e_stack::images::ImageStore;
-use e2e_stack::target::{Resolved, Target};
-use e2e_stack::{TargetArgs, clickhouse};
+use e2e_stack::programs::{Form, Program};
+use e2e_stack::target::{Address, Target};
 use futures::FutureExt as _;
 
 use crate::prelude::*;
@@ -25,10 +25,7 @@ pub struct Environment {
     pub server: Server,
     /// `ClickHouse` for pods.
     pub clickhouse_pods: Login,
-    /// Address of Kafka for programs of this machine.
-    pub kafka_host: String,
-    /// Address of Kafka for pods.
-    pub kafka_pods: String,
+    pub kafka: Address,
     pub gateway_image: String,
     target: Target,
 }
@@ -44,16 +41,15 @@ impl Environment {
         let cluster = Cluster::connect(&resolved.kubeconfig).await.context(HINT)?;
         cluster.ensure_takes_pods().await?;
         let operator = Operator::find(&cluster).await.context(HINT)?;
-        let (server, clickhouse_pods) =
-            clickhouse_of(&target, &resolved.clickhouse.host, &resolved.clickhouse.pods)?;
+        let server = Login::of(&resolved.clickhouse.host)?.server();
+        let clickhouse_pods = Login::of_gateways(&resolved.clickhouse)?;
         ensure!(server.answers().await, "ClickHouse at {} does not answer: {HINT}", resolved.clickhouse.host);
         Ok(Environment {
             cluster,
             operator,
             server,
             clickhouse_pods,
-            kafka_host: resolved.kafka.host,
-            kafka_pods: resolved.kafka.pods,
+            kafka: resolved.kafka,
             gateway_image,
             target,
         })
@@ -83,21 +79,64 @@ impl Environment {
     }
 }
 
+/// The file that the variable names, or a program of this checkout, which `cargo verify` has compiled.
+pub fn program(variable: &str, compiled: Program) -> PathBuf {
+    std::env::var_os(variable).map_or_else(|| compiled.file(Form::Checked), PathBuf::from)
+}
+
+/// Runs a test to its end. Each test has a runtime of its own, with several threads.
+pub fn block_on<T>(test: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Runtime::new().context("start a runtime")?.block_on(test)
+}
+
 /// Runs `body` with the cluster and the servers while the installed operator is paused: with an operator of its own, at the same time as
 /// such tests or alone.
-pub async fn without_operator<T>(
+pub fn without_operator<T>(
     uses: Uses,
     body: impl AsyncFnOnce(&Cluster, &Resolved) -> Result<T>,
 ) -> Result<T> {
-    let turn = uses.turn().await?;
-    let target = TargetArgs::from_environment().target()?.resolve()?;
-    let cluster = Cluster::connect(&target.kubeconfig).await?;
-    cluster.ensure_takes_pods().await?;
-    let ran = while_operator_rests(&cluster, Box::pin(body(&cluster, &target))).await;
-    if let Err(error) = &ran {
-        turn.failed(&format!("{error:#}"));
+    block_on(async {
+        let turn = uses.turn().await?;
+        let target = TargetArgs::from_environment().target()?.resolve()?;
+        let cluster = Cluster::connect(&target.kubeconfig).await?;
+        cluster.ensure_takes_pods().await?;
+        let ran = while_operator_rests(&cluster, Box::pin(body(&cluster, &target))).await;
+        if let Err(error) = &ran {
+            turn.failed(&format!("{error:#}"));
+        }
+        ran
+    })
+}
+
+/// Runs `body` in a namespace of the test's own, and removes the namespace.
+pub async fn in_namespace(
+    cluster: &Cluster,
+    test: &str,
+    body: impl AsyncFnOnce(&Namespace) -> Result<()>,
+) -> Result<()> {
+    let name = format!("e2e-{test}-{:x}", std::process::id());
+    let namespace = Namespace::create(cluster, &name).await?;
+    let played = Box::pin(body(&namespace)).await;
+    namespace.delete().await.and(played)
+}
+
+/// Awaits `body` while the cluster has these objects without a namespace.
+pub async fn with_objects(
+    cluster: &Cluster,
+    objects: &[Value],
+    body: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let mut played = Ok(());
+    for object in objects {
+        played = played.and(cluster.apply_strictly(object).await.map(drop));
     }
-    ran
+    if played.is_ok() {
+        played = body.await;
+    }
+    for object in objects {
+        played = played.and(cluster.delete(object).await);
+    }
+    played
 }
 
 /// The paused operator, and the number of tests for which it is paused.
@@ -132,6 +171,16 @@ pub struct Servers {
     pub clickhouse: Login,
 }
 
+impl Servers {
+    /// Files with the user and the password of `ClickHouse`, as a gateway's config names them.
+    pub fn credentials(&self, folder: &Path) -> Result<Value> {
+        let (user, password) = (folder.join("ch-user"), folder.join("ch-password"));
+        fs::write(&user, &self.clickhouse.user).context("write the user's name")?;
+        fs::write(&password, &self.clickhouse.password).context("write the password")?;
+        Ok(json!({"usernameFile": user, "passwordFile": password}))
+    }
+}
+
 /// Only the servers, for tests that need no cluster.
 pub async fn servers() -> Result<Servers> {
     let target = TargetArgs::from_environment().target()?;
@@ -145,16 +194,6 @@ pub async fn servers() -> Result<Servers> {
 /// Runs work that blocks its thread for seconds, outside of the runtime's threads.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.context("a thread that blocks for the test ended")?
-}
-
-/// The server for this machine, and for pods. The URL of a given server contains user and password.
-fn clickhouse_of(target: &Target, host: &str, pods: &str) -> Result<(Server, Login)> {
-    let (here, there) = (Login::of(host)?, Login::of(pods)?);
-    if target.clickhouse.is_none() {
-        let (user, password) = (clickhouse::USER.to_owned(), clickhouse::PASSWORD.to_owned());
-        return Ok((here.server(), Login { user, password, ..there }));
-    }
-    Ok((here.server(), Login { url: there.url, ..here }))
 }
 
 /// Time for a pipeline to become Ready: schema Job, volumes and pods start in seconds, on busy cores in a minute.

@@ -4,16 +4,12 @@
 //! because the spans may or may not be stored.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use e2e_fixtures::spans::Generator;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::prelude::*;
@@ -32,12 +28,10 @@ const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Expor
 /// `UNAVAILABLE` of gRPC.
 const UNAVAILABLE: &str = "14";
 
-/// The protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// OTLP/HTTP with protobuf.
     Http,
-    /// OTLP/gRPC.
     Grpc,
 }
 
@@ -67,20 +61,26 @@ pub async fn address(scene: &Scene, service: &str) -> Result<Address> {
 /// Clients that send numbered spans, each with its own numbers, until they are stopped.
 pub struct Clients {
     sending: JoinSet<Result<Sent>>,
-    is_over: Arc<AtomicBool>,
-    answered: Arc<AtomicU64>,
-    told_again: Arc<AtomicU64>,
-    failed: Arc<AtomicBool>,
+    tally: Arc<Tally>,
+}
+
+/// What all clients share.
+#[derive(Default)]
+struct Tally {
+    is_over: AtomicBool,
+    failed: AtomicBool,
+    /// The next number that no request has used.
+    next: AtomicU64,
+    /// Requests that were answered with success.
+    answered: AtomicU64,
+    told_again: AtomicU64,
 }
 
 impl Clients {
     /// One client for each protocol of the list.
     pub fn start(address: &Address, run: Run, protocols: &[Protocol]) -> Self {
-        let (is_over, failed) = (Arc::default(), Arc::default());
-        let (answered, told_again) = (Arc::default(), Arc::default());
-        let mut sending = JoinSet::new();
-        let clients = protocols.len() as u64;
-        for (number, protocol) in (0..).zip(protocols.iter().copied()) {
+        let (mut sending, tally) = (JoinSet::new(), Arc::<Tally>::default());
+        for protocol in protocols.iter().copied() {
             let client = Sender {
                 http: Client::builder(TokioExecutor::new())
                     .http2_only(protocol == Protocol::Grpc)
@@ -91,42 +91,31 @@ impl Clients {
                 },
                 protocol,
                 generator: Generator::new(Shape::Numbered, run),
-                is_over: Arc::clone(&is_over),
-                answered: Arc::clone(&answered),
-                told_again: Arc::clone(&told_again),
+                tally: Arc::clone(&tally),
             };
-            let failed: Arc<AtomicBool> = Arc::clone(&failed);
-            sending.spawn(async move {
-                let sent = client.send_all(number, clients).await;
-                failed.fetch_or(sent.is_err(), Ordering::Relaxed);
-                sent
-            });
+            sending.spawn(client.send_all());
         }
-        Self { sending, is_over, answered, told_again, failed }
-    }
-
-    /// Requests that were answered with success.
-    fn answered(&self) -> u64 {
-        self.answered.load(Ordering::Relaxed)
+        Self { sending, tally }
     }
 
     /// How often a server asked to retry a request.
     pub fn told_again(&self) -> u64 {
-        self.told_again.load(Ordering::Relaxed)
+        self.tally.told_again.load(Ordering::Relaxed)
     }
 
     /// Fails if a client has failed, because waiting is then of no use; [`Self::stop`] returns the cause.
     pub fn ensure_no_failure(&self) -> Result<()> {
-        ensure!(!self.failed.load(Ordering::Relaxed), "a request failed while pods were replaced");
+        ensure!(!self.tally.failed.load(Ordering::Relaxed), "a request failed while pods were replaced");
         Ok(())
     }
 
     /// Waits until this many more requests were answered with success.
     pub async fn wait_answered(&self, more: u64) -> Result<()> {
-        let wanted = self.answered() + more;
+        let answered = || self.tally.answered.load(Ordering::Relaxed);
+        let wanted = answered() + more;
         until("more requests answered", READY, async || {
             self.ensure_no_failure()?;
-            let now = self.answered();
+            let now = answered();
             Ok(Seen::when(now >= wanted, || format!("{now} of {wanted}")))
         })
         .await
@@ -134,7 +123,7 @@ impl Clients {
 
     /// Stops all of them, and returns what was answered with success.
     pub async fn stop(mut self) -> Result<Sent> {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.tally.is_over.store(true, Ordering::Relaxed);
         let mut all = Sent::default();
         while let Some(sent) = self.sending.join_next().await {
             all = all.and(sent.context("a client panicked")??);
@@ -143,7 +132,6 @@ impl Clients {
     }
 }
 
-/// A server's answer to a request.
 enum Answer {
     Stored,
     ComeAgain,
@@ -154,25 +142,22 @@ struct Sender {
     address: String,
     protocol: Protocol,
     generator: Generator,
-    is_over: Arc<AtomicBool>,
-    answered: Arc<AtomicU64>,
-    told_again: Arc<AtomicU64>,
+    tally: Arc<Tally>,
 }
 
 impl Sender {
     /// Sends requests with numbers that no other client uses.
-    async fn send_all(mut self, client: u64, clients: u64) -> Result<Sent> {
+    async fn send_all(mut self) -> Result<Sent> {
         let mut sent = Sent::default();
-        for turn in 0.. {
-            if self.is_over.load(Ordering::Relaxed) {
-                break;
-            }
-            let first = (turn * clients + client) * REQUEST_SPANS;
+        while !self.tally.is_over.load(Ordering::Relaxed) {
+            let first = self.tally.next.fetch_add(REQUEST_SPANS, Ordering::Relaxed);
             let numbers = first..first + REQUEST_SPANS;
-            sent.bytes += self.send(numbers.clone()).await.with_context(|| format!("send {numbers:?}"))?;
+            let stored = self.send(numbers.clone()).await;
+            self.tally.failed.fetch_or(stored.is_err(), Ordering::Relaxed);
+            sent.bytes += stored.with_context(|| format!("send {numbers:?}"))?;
             sent.messages += 1;
             sent.acked.insert(numbers);
-            self.answered.fetch_add(1, Ordering::Relaxed);
+            self.tally.answered.fetch_add(1, Ordering::Relaxed);
         }
         Ok(sent)
     }
@@ -180,14 +165,10 @@ impl Sender {
     async fn send(&mut self, numbers: Range<u64>) -> Result<u64> {
         let message = Bytes::copy_from_slice(self.generator.message(numbers));
         for _ in 0..TRIES {
-            let answer = match self.protocol {
-                Protocol::Http => self.post(message.clone()).await?,
-                Protocol::Grpc => self.export(&message).await?,
-            };
-            match answer {
+            match self.ask(&message).await? {
                 Answer::Stored => return Ok(message.len() as u64),
                 Answer::ComeAgain => {
-                    self.told_again.fetch_add(1, Ordering::Relaxed);
+                    self.tally.told_again.fetch_add(1, Ordering::Relaxed);
                     sleep(AGAIN).await;
                 }
             }
@@ -195,40 +176,36 @@ impl Sender {
         bail!("told to come again {TRIES} times")
     }
 
-    async fn post(&self, message: Bytes) -> Result<Answer> {
-        let request = Request::post(&self.address)
-            .header("content-type", "application/x-protobuf")
-            .body(Full::new(message))
-            .context("build a request")?;
-        let answer = self.http.request(request).await.context("no answer")?;
-        let status = answer.status();
-        let text = answer.into_body().collect().await.context("read the answer")?.to_bytes();
-        match status {
-            StatusCode::OK if text.is_empty() => Ok(Answer::Stored),
-            StatusCode::SERVICE_UNAVAILABLE => Ok(Answer::ComeAgain),
-            _ => bail!("status {status}: {:?}", String::from_utf8_lossy(&text)),
-        }
-    }
-
-    async fn export(&self, message: &Bytes) -> Result<Answer> {
-        let length = u32::try_from(message.len()).context("a message of 4 GiB")?.to_be_bytes();
-        let body = Bytes::from([&[0_u8][..], &length[..], &message[..]].concat());
-        let request = Request::post(&self.address)
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(Full::new(body))
-            .context("build a request")?;
-        let (head, body) = self.http.request(request).await.context("no answer")?.into_parts();
-        let collected = body.collect().await.context("read the answer")?;
-        let trailers = collected.trailers().cloned().unwrap_or_default();
+    async fn ask(&self, message: &Bytes) -> Result<Answer> {
+        let request = Request::post(&self.address);
+        let request = match self.protocol {
+            Protocol::Http => {
+                request.header("content-type", "application/x-protobuf").body(Full::new(message.clone()))
+            }
+            Protocol::Grpc => {
+                let length = u32::try_from(message.len()).context("a message of 4 GiB")?.to_be_bytes();
+                let body = Bytes::from([&[0_u8][..], &length[..], &message[..]].concat());
+                let request = request.header("content-type", "application/grpc").header("te", "trailers");
+                request.body(Full::new(body))
+            }
+        };
+        let answer = self.http.request(request.context("build a request")?).await.context("no answer")?;
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.context("read the answer")?;
+        let trailers = body.trailers().cloned().unwrap_or_default();
         let of = |name: &str| {
             let value = head.headers.get(name).or_else(|| trailers.get(name));
             value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
         };
-        match of("grpc-status").as_str() {
-            "0" => Ok(Answer::Stored),
-            UNAVAILABLE => Ok(Answer::ComeAgain),
-            other => bail!("grpc-status {other:?}: {}", of("grpc-message")),
+        let text = body.to_bytes();
+        match (self.protocol, head.status, of("grpc-status").as_str()) {
+            (Protocol::Http, StatusCode::SERVICE_UNAVAILABLE, _) | (Protocol::Grpc, _, UNAVAILABLE) => {
+                Ok(Answer::ComeAgain)
+            }
+            (Protocol::Http, StatusCode::OK, _) if text.is_empty() => Ok(Answer::Stored),
+            (Protocol::Http, status, _) => bail!("status {status}: {:?}", String::from_utf8_lossy(&text)),
+            (Protocol::Grpc, _, "0") => Ok(Answer::Stored),
+            (Protocol::Grpc, _, other) => bail!("grpc-status {other:?}: {}", of("grpc-message")),
         }
     }
 }

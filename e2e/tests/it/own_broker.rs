@@ -2,9 +2,8 @@
 
 use e2e_stack::Kafka;
 use e2e_stack::kafka::Node;
-use e2e_stack::kubernetes::NODE_ADDRESS;
-use e2e_stack::paths::{Paths, remove_folder};
-use e2e_stack::process::{Port, Signal};
+use e2e_stack::paths::remove_folder;
+use e2e_stack::process::Signal;
 
 use crate::prelude::*;
 
@@ -42,7 +41,6 @@ impl OwnBroker {
         Ok(broker)
     }
 
-    /// Ends it with `signal`, starts it again and waits until it answers.
     pub async fn restart(&self, signal: Signal) -> Result<()> {
         let kafka = self.kafka.clone();
         blocking(move || kafka.stop(signal)).await?;

@@ -1,20 +1,16 @@
 //! Operators of a test's own, as processes of this machine, and what pipelines have that need nothing but Kafka.
 
-use e2e_fixtures::local_operator::{LocalOperator, Orders, POD_CORES};
-use e2e_stack::programs::{self, Form};
-use e2e_stack::target::Resolved;
+use e2e_fixtures::local_operator::{Orders, POD_CORES};
+use e2e_stack::programs;
 
+use crate::environment;
 use crate::prelude::*;
-
-/// Variable that names the operator's program; without it, the program is compiled.
-const PROGRAM: &str = "SLUICE_OPERATOR_PROGRAM";
 
 /// No such image exists: a gateway with it would not start.
 const NO_IMAGE: &str = "sluice.local/none:0";
 
-/// The operator's program: the one that the variable names, or that of this checkout, which `cargo verify` has compiled for its image.
 pub fn program() -> PathBuf {
-    std::env::var_os(PROGRAM).map_or_else(|| programs::OPERATOR.file(Form::Checked), PathBuf::from)
+    environment::program("SLUICE_OPERATOR_PROGRAM", programs::OPERATOR)
 }
 
 /// Starts an operator that manages this namespace. Its files are in `folder`, by its identity.

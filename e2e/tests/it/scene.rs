@@ -3,11 +3,9 @@
 //! Limits: these objects are the test's own. Which test may stop shared servers is decided by turns.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use e2e_fixtures::cluster::{Evidence, pipeline_selector};
-use e2e_fixtures::oracle::{Database, Oracle, Patience, Verdict};
-use e2e_stack::kubernetes;
+use e2e_fixtures::cluster::Evidence;
+use e2e_fixtures::oracle::{Patience, Verdict};
 use futures::FutureExt as _;
 use kube::api::ApiResource;
 
@@ -21,8 +19,9 @@ static OPENED: AtomicU32 = AtomicU32::new(0);
 /// How long to wait for rows. A stall of a minute is longer than any back-off of the gateway.
 pub const PATIENCE: Patience = Patience { deadline: Duration::from_mins(5), stall: Duration::from_mins(1) };
 
-/// Time for a load to pass, and for gateways to start or to leave; a load takes seconds on an idle machine.
-pub const FLOW: Duration = Duration::from_mins(2);
+/// Time for a load to pass, for gateways to leave, for volumes to be drained by a Job, and for the operator to notice an outage. On an idle
+/// machine, all but the last take seconds. The last takes two checks half a minute apart.
+pub const FLOW: Duration = Duration::from_mins(3);
 
 /// The usual load, spans of a kilobyte a second: several messages a second and partition, and little of two shared cores.
 pub const SPANS_PER_SECOND: u64 = 2_000;
@@ -63,42 +62,44 @@ struct Made {
 }
 
 /// Runs `body` in a new scene with a topic of `partitions`; collects evidence if it fails, and removes everything.
-pub async fn run(
+pub fn run(
     test: &str,
     uses: Uses,
     partitions: i32,
     body: impl AsyncFnOnce(&mut Scene) -> Result<()>,
 ) -> Result<()> {
-    let turn = uses.turn().await?;
-    let environment = Environment::resolve().await?;
-    let cluster = environment.cluster.clone();
-    say::progress(test, "begins");
-    let mut made = Made::default();
-    let played = async {
-        let mut scene = open(environment, test, partitions, &mut made).await?;
-        body(&mut scene).await
-    };
-    let played = AssertUnwindSafe(played).catch_unwind().await;
-    let failure = match &played {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(format!("{error:?}")),
-        Err(panic) => Some(panic_text(panic.as_ref())),
-    };
-    if let Some(failure) = &failure {
-        let namespace = made.namespace.as_ref().map_or("", |namespace| namespace.name());
-        collect(&Evidence::of(&cluster, test)?, namespace, failure).await;
-        turn.failed(failure);
-    }
-    // Only this test's objects are removed, so the next test may begin, unless this test's own operator must remove them.
-    let turn = (uses != Uses::Servers).then_some(turn);
-    let removed = made.remove().await;
-    drop(turn);
-    // At once, because an interrupted run never prints the messages of its failed tests.
-    say::progress(test, &failure.map_or("passed".to_owned(), |failure| format!("failed: {failure}")));
-    match played {
-        Ok(outcome) => outcome.and(removed),
-        Err(panic) => resume_unwind(panic),
-    }
+    block_on(async {
+        let turn = uses.turn().await?;
+        let environment = Environment::resolve().await?;
+        let cluster = environment.cluster.clone();
+        say::progress(test, "begins");
+        let mut made = Made::default();
+        let played = async {
+            let mut scene = open(environment, test, partitions, &mut made).await?;
+            body(&mut scene).await
+        };
+        let played = AssertUnwindSafe(played).catch_unwind().await;
+        let failure = match &played {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(format!("{error:?}")),
+            Err(panic) => Some(panic_text(panic.as_ref())),
+        };
+        if let Some(failure) = &failure {
+            let namespace = made.namespace.as_ref().map_or("", |namespace| namespace.name());
+            collect(&Evidence::of(&cluster, test)?, namespace, failure).await;
+            turn.failed(failure);
+        }
+        // Only this test's objects are removed, so the next test may begin, unless this test's own operator must remove them.
+        let turn = (uses != Uses::Servers).then_some(turn);
+        let removed = made.remove().await;
+        drop(turn);
+        // At once, because an interrupted run never prints the messages of its failed tests.
+        say::progress(test, &failure.map_or("passed".to_owned(), |failure| format!("failed: {failure}")));
+        match played {
+            Ok(outcome) => outcome.and(removed),
+            Err(panic) => resume_unwind(panic),
+        }
+    })
 }
 
 /// Collects the evidence of a failure. An error in that is only printed, because it is not the failure.
@@ -123,18 +124,18 @@ async fn open(environment: Environment, test: &str, partitions: i32, made: &mut 
     made.namespace = Some(namespace.clone());
     let settings = Settings {
         name: "traces".to_owned(),
-        brokers: vec![environment.kafka_pods.clone()],
+        brokers: vec![environment.kafka.pods.clone()],
         topic: name.clone(),
         clickhouse: environment.clickhouse_pods.url.clone(),
         database: name.replace('-', "_"),
         image: environment.gateway_image.clone(),
         storage_class: None,
     };
-    let topic = Topic::create(&environment.kafka_host, &settings.topic, partitions).await?;
+    let topic = Topic::create(&environment.kafka.host, &settings.topic, partitions).await?;
     made.topic = Some((topic.clone(), settings.consumer_group()));
     let database = Database::create(&environment.server, &settings.database).await?;
     made.database = Some(database.clone());
-    let producer = Producer::new(&environment.kafka_host, Compression::default(), Run::fresh())?;
+    let producer = Producer::new(&environment.kafka.host, Compression::default(), Run::fresh())?;
     let pipeline = Pipeline::new(&namespace, settings);
     Ok(Scene { environment, namespace, topic, database, pipeline, producer })
 }
@@ -170,7 +171,7 @@ impl Scene {
         self.environment.local_clickhouse_only()?;
         let server = environment::servers().await?.clickhouse.url;
         let upstream = server.strip_prefix("http://").context("ClickHouse's URL is not http")?;
-        let front = SinkFront::start_on(kubernetes::NODE_ADDRESS, upstream).await?;
+        let front = SinkFront::start_on(NODE_ADDRESS, upstream).await?;
         let settings = Settings { clickhouse: front.url(), ..self.pipeline.settings().clone() };
         self.pipeline = Pipeline::new(&self.namespace, settings);
         Ok(front)
@@ -185,11 +186,15 @@ impl Scene {
     /// Makes the Secret and the pipeline, with `change` merged over its spec, and waits until it is Ready.
     pub async fn start(&self, change: &Value) -> Result<()> {
         self.apply_credentials().await?;
-        self.pipeline.apply(change).await?;
-        self.pipeline.wait_ready(READY).await.map(drop)
+        self.change(change).await.map(drop)
     }
 
-    /// Makes the usual pipeline and waits until it is Ready.
+    /// Applies the pipeline, with `change` merged over its spec, and waits until it is Ready.
+    pub async fn change(&self, change: &Value) -> Result<TracePipelineStatus> {
+        self.pipeline.apply(change).await?;
+        self.pipeline.wait_ready(READY).await
+    }
+
     pub async fn start_default(&self) -> Result<()> {
         self.start(&json!({})).await
     }
@@ -216,14 +221,12 @@ impl Scene {
         self.assert_nothing_lost(&load.stop().await?).await.map(drop)
     }
 
-    /// Checks that the gateways are those of `before`.
     pub async fn assert_same_gateways(&self, before: &Uids) -> Result<()> {
         let after = self.pipeline.gateways().uids().await?;
         ensure!(after == *before, "the gateways are {after:?}, were {before:?}");
         Ok(())
     }
 
-    /// Waits until each gateway of `before` is replaced.
     pub async fn wait_other_gateways(&self, before: &Uids, deadline: Duration) -> Result<()> {
         let what = "other gateways in place of all";
         self.pipeline.gateways().wait(what, deadline, |now| are_others(now, before)).await
@@ -239,12 +242,10 @@ impl Scene {
         .await
     }
 
-    /// The oracle that counts the producer's spans.
     pub fn oracle(&self) -> Oracle {
         self.database.oracle(TABLE, self.producer.run())
     }
 
-    /// Waits until `rows` rows are stored.
     pub async fn wait_rows(&self, rows: u64, deadline: Duration) -> Result<()> {
         let oracle = self.oracle();
         until(&format!("{rows} rows"), deadline, async || {
@@ -282,7 +283,6 @@ impl Scene {
         Ok(verdict)
     }
 
-    /// Waits until the gateways have committed every message.
     pub async fn wait_committed(&self) -> Result<()> {
         let group = self.pipeline.settings().consumer_group();
         until(&format!("group {group} without lag"), PATIENCE.deadline, async || {

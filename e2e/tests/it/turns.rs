@@ -6,7 +6,6 @@
 //!
 //! Limits: [`BESIDE_MAX`] tests at the same time. After [`FAILURES_VARIABLE`] failures, no further test begins.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -46,7 +45,7 @@ const LONGEST: [&str; 21] = [
     "spec::bad_spec::a_missing_table",
 ];
 
-static TURNS: Turns = Turns::new();
+static TURNS: Turns = Turns { count: Mutex::new(Count::NONE), changed: Notify::const_new() };
 
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
@@ -92,11 +91,9 @@ pub struct Turn {
     uses: Uses,
     test: String,
     began: Instant,
-    turns: &'static Turns,
 }
 
 impl Turn {
-    /// Counts a failed test, and prints its cause.
     pub fn failed(&self, cause: &str) {
         FAILED.fetch_add(1, Ordering::Relaxed);
         let first = cause.lines().next().unwrap_or_default();
@@ -107,8 +104,8 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         say::line(&format!("took {} {:.1}", self.test, self.began.elapsed().as_secs_f64()));
-        self.turns.count().end(self.uses);
-        self.turns.changed.notify_waiters();
+        TURNS.count().end(self.uses);
+        TURNS.changed.notify_waiters();
     }
 }
 
@@ -119,18 +116,14 @@ struct Turns {
 }
 
 impl Turns {
-    const fn new() -> Turns {
-        Turns { count: Mutex::new(Count::NONE), changed: Notify::const_new() }
-    }
-
     /// Must not be dropped while it waits: a test behind it would wait forever.
-    async fn turn(&'static self, uses: Uses, rank: usize, test: String) -> Turn {
+    async fn turn(&self, uses: Uses, rank: usize, test: String) -> Turn {
         self.count().arrive(uses, rank);
         loop {
             // Before the check, so that an end right after it is not missed.
             let changed = self.changed.notified();
             if self.count().begin(uses, rank) {
-                return Turn { uses, test, began: Instant::now(), turns: self };
+                return Turn { uses, test, began: Instant::now() };
             }
             changed.await;
         }
@@ -141,7 +134,6 @@ impl Turns {
     }
 }
 
-/// The waiting and running tests.
 #[derive(Debug)]
 struct Count {
     waiting: Vec<(Uses, usize)>,
@@ -222,7 +214,7 @@ fn the_longest_are_tests_that_there_are() {
     for begin in LONGEST {
         let (module, function) = begin.rsplit_once("::").unwrap();
         let file = tests.join(module.replace("::", "/")).with_extension("rs");
-        let text = std::fs::read_to_string(&file).unwrap();
-        assert!(text.contains(&format!("async fn {function}")), "{begin}");
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains(&format!("fn {function}")), "{begin}");
     }
 }

@@ -1,11 +1,7 @@
 //! `ClickHouse` is unreachable, so a gateway cannot insert its blocks in time. With `onTimeout: Abort` it stays and joins its group again.
 //! With `Force` it is removed, and Kafka has its messages. Numbered spans flow the whole time: none is lost, none doubled.
 
-use crate::deletion::life::assert_event;
 use crate::prelude::*;
-
-/// Partitions: four for each of two gateways.
-const PARTITIONS: i32 = 8;
 
 /// Spans that are produced while `ClickHouse` is unreachable, so that both gateways hold some.
 const SPANS_AWAY: u64 = 10_000;
@@ -13,13 +9,10 @@ const SPANS_AWAY: u64 = 10_000;
 /// Time limit of a drain: longer than a gateway needs if it can insert, and short for a test.
 const TIMEOUT: &str = "10s";
 
-/// Time for a load to pass and for a gateway to start or to leave on a busy machine.
-const FLOW: Duration = Duration::from_mins(3);
-
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group deletion"]
-async fn a_gateway_that_is_not_empty_in_time_stays_or_goes_as_the_spec_says() -> Result<()> {
-    scene::run("drains", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+fn a_gateway_that_is_not_empty_in_time_stays_or_goes_as_the_spec_says() -> Result<()> {
+    scene::run("drains", Uses::Servers, 8, async |scene: &mut Scene| {
         let front = scene.front().await?;
         scene.start(&spec(2, "Abort")).await?;
         let load = scene.load(SPANS_PER_SECOND);
@@ -29,14 +22,14 @@ async fn a_gateway_that_is_not_empty_in_time_stays_or_goes_as_the_spec_says() ->
         front.go(Way::Open);
         // The operator retries without a change.
         scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await?;
-        scene.pipeline.apply(&spec(2, "Abort")).await?;
-        scene.pipeline.wait_ready(FLOW).await?;
+        scene.change(&spec(2, "Abort")).await?;
         away(scene, &front, &load).await?;
-        force(scene).await?;
+        // It is removed together with its blocks.
+        scene.pipeline.apply(&spec(1, "Force")).await?;
+        scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await?;
         front.go(Way::Open);
         scene.end(load).await
     })
-    .await
 }
 
 fn spec(replicas: u32, on_timeout: &str) -> Value {
@@ -82,10 +75,4 @@ async fn abort(scene: &Scene) -> Result<()> {
     scene.pipeline.wait("with a drain that is tried again", FLOW, state(DrainState::Draining)).await?;
     scene.assert_same_gateways(&before).await?;
     assert_event(scene, "DrainTimedOut").await
-}
-
-/// It is removed together with its blocks.
-async fn force(scene: &Scene) -> Result<()> {
-    scene.pipeline.apply(&spec(1, "Force")).await?;
-    scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await.map(drop)
 }

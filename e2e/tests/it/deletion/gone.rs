@@ -5,13 +5,9 @@
 //! The servers are unreachable only for this pipeline, because it reaches them through fronts. Other tests run at the same time, and the
 //! load goes on.
 
-use crate::deletion::life::assert_event_says;
 use crate::prelude::*;
 use crate::security::secured::pods::Own;
 use crate::storage::volumes::{claims, uids};
-
-/// Partitions: two for each of two gateways.
-const PARTITIONS: i32 = 4;
 
 /// Rows that must be in the table before the outage.
 const ROWS_BEFORE: u64 = 4_000;
@@ -27,10 +23,10 @@ const LIMIT: u64 = 30;
 /// limits.
 const SLACK: Duration = Duration::from_secs(20);
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group deletion"]
-async fn a_pipeline_without_its_servers_goes_at_its_limit_and_leaves_what_it_holds() -> Result<()> {
-    scene::run("gone", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+fn a_pipeline_without_its_servers_goes_at_its_limit_and_leaves_what_it_holds() -> Result<()> {
+    scene::run("gone", Uses::Servers, 4, async |scene: &mut Scene| {
         let own = Own::start(scene).await?;
         scene.start(&spec()).await?;
         let operator = scene.environment.operator.pods().lives().await?;
@@ -53,7 +49,6 @@ async fn a_pipeline_without_its_servers_goes_at_its_limit_and_leaves_what_it_hol
         scene.pipeline.delete(FLOW).await?;
         own.remove()
     })
-    .await
 }
 
 fn spec() -> Value {

@@ -4,19 +4,14 @@
 use k8s_openapi::api::events::v1::Event;
 use sluice_crds::FINALIZER;
 
-use crate::gitops::health::assert_in_sync;
 use crate::prelude::*;
-use crate::spec::unharmed::assert_kept;
 
-/// Partitions: two gateways.
-const PARTITIONS: i32 = 8;
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_doubled() -> Result<()> {
-    scene::run("life", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+#[test]
+fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_doubled() -> Result<()> {
+    scene::run("life", Uses::Servers, 8, async |scene: &mut Scene| {
         scene.start(&spec(&json!({}))).await?;
         let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
-        scene.pipeline.wait_condition(kind::SCALING_ACTIVE, ("True", reason::ACTIVE), READY).await?;
+        scene.pipeline.wait_true(kind::SCALING_ACTIVE, reason::ACTIVE, READY).await?;
         settled(scene, &json!({}), "scaled-by-the-operator").await?;
         suspended(scene).await?;
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
@@ -30,7 +25,6 @@ async fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_do
         scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
         scene.end(load).await
     })
-    .await
 }
 
 /// With Auto, only the operator's memory has the number of gateways to come back.
@@ -46,19 +40,17 @@ async fn settled(scene: &Scene, change: &Value, state: &str) -> Result<()> {
 
 async fn suspended(scene: &Scene) -> Result<()> {
     scene.pipeline.apply(&spec(&json!({"suspend": true}))).await?;
-    let rests = ("True", reason::SUSPENDED);
-    scene.pipeline.wait_condition(kind::SUSPENDED, rests, FLOW).await?;
-    scene.pipeline.wait_condition(kind::READY, rests, FLOW).await?;
+    scene.pipeline.wait_true(kind::SUSPENDED, reason::SUSPENDED, FLOW).await?;
+    scene.pipeline.wait_true(kind::READY, reason::SUSPENDED, FLOW).await?;
     settled(scene, &json!({"suspend": true}), "suspended").await?;
     let pods = scene.pipeline.gateways().list().await?.len();
     ensure!(pods == 0, "{pods} gateways of a suspended pipeline");
-    ensure!(workload(scene).await?.is_some(), "the StatefulSet is gone");
+    ensure!(scene.pipeline.workload().await?.is_some(), "the StatefulSet is gone");
     assert_event(scene, reason::SUSPENDED).await
 }
 
 async fn resumed(scene: &Scene) -> Result<()> {
-    scene.pipeline.apply(&spec(&json!({}))).await?;
-    let status = scene.pipeline.wait_ready(READY).await?;
+    let status = scene.change(&spec(&json!({}))).await?;
     ensure!(status.ready_replicas == Some(2), "{:?} gateways came back, not 2", status.ready_replicas);
     Ok(())
 }
@@ -68,8 +60,7 @@ async fn left_alone(scene: &Scene) -> Result<()> {
     let before = scene.pipeline.gateways().uids().await?;
     let change = spec(&json!({"managementState": "Unmanaged", "gateway": {"logLevel": "debug"}}));
     scene.pipeline.apply(&change).await?;
-    let paused = ("True", reason::UNMANAGED);
-    scene.pipeline.wait_condition(kind::RECONCILIATION_PAUSED, paused, FLOW).await?;
+    scene.pipeline.wait_true(kind::RECONCILIATION_PAUSED, reason::UNMANAGED, FLOW).await?;
     scale_by_hand(scene, 3).await?;
     scene.pipeline.wait_gateways(3, READY).await?;
     assert_state(&scene.pipeline, "left-alone").await?;
@@ -85,25 +76,18 @@ async fn left_alone(scene: &Scene) -> Result<()> {
 pub async fn scale_by_hand(scene: &Scene, replicas: u32) -> Result<()> {
     let by_hand = PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
     let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-    let scaled = workloads(scene).patch_scale(&workload_name(scene), &by_hand, &scale).await;
+    let workloads = scene.namespace.api::<StatefulSet>();
+    let scaled = workloads.patch_scale(&scene.pipeline.workload_name(), &by_hand, &scale).await;
     scaled.map(drop).context("scale by hand")
 }
 
 async fn taken_over(scene: &Scene) -> Result<()> {
-    let gateways = scene.pipeline.gateways();
-    let before = gateways.uids().await?;
+    let mut before = scene.pipeline.gateways().uids().await?;
     scene.pipeline.apply(&spec(&json!({"scaling": {"mode": "Fixed"}}))).await?;
-    let managed = ("False", reason::MANAGED);
-    scene.pipeline.wait_condition(kind::RECONCILIATION_PAUSED, managed, FLOW).await?;
-    scene
-        .pipeline
-        .wait("with two gateways", READY, |status| {
-            status.replicas == Some(2) && status.ready_replicas == Some(2)
-        })
-        .await?;
-    let kept: BTreeMap<String, String> =
-        before.into_iter().filter(|(name, _)| !name.ends_with("-2")).collect();
-    assert_kept(&scene.pipeline, &kept).await
+    scene.pipeline.wait_false(kind::RECONCILIATION_PAUSED, reason::MANAGED, FLOW).await?;
+    scene.pipeline.wait_replicas(2, READY).await?;
+    before.retain(|name, _| !name.ends_with("-2"));
+    assert_kept(&scene.pipeline, &before).await
 }
 
 /// It is held until its gateways are empty; an event reports that they were.
@@ -112,43 +96,24 @@ async fn deleted(scene: &Scene) -> Result<()> {
     ensure!(held == [FINALIZER], "the pipeline is held by {held:?}");
     scene.pipeline.delete(FLOW).await?;
     assert_event(scene, "Drained").await?;
-    wait_gone(&workloads(scene), &workload_name(scene), FLOW).await?;
+    wait_gone(&scene.namespace.api::<StatefulSet>(), &scene.pipeline.workload_name(), FLOW).await?;
     let group = scene.pipeline.settings().consumer_group();
     let lag = scene.topic.lag(&group).await?;
     ensure!(lag.messages > 0, "nothing waits for the next pipeline: {lag:?}");
     Ok(())
 }
 
-fn workloads(scene: &Scene) -> Api<StatefulSet> {
-    scene.namespace.api()
-}
-
-pub fn workload_name(scene: &Scene) -> String {
-    format!("{}-gateway", scene.pipeline.name())
-}
-
-pub async fn workload(scene: &Scene) -> Result<Option<StatefulSet>> {
-    workloads(scene).get_opt(&workload_name(scene)).await.context("get the StatefulSet")
-}
-
-/// Waits for an event with this reason about the pipeline.
+/// Checks that there is an event with this reason about the pipeline.
 pub async fn assert_event(scene: &Scene, reason: &str) -> Result<()> {
-    let events = events(scene).await?;
-    ensure!(events.iter().any(|event| event == reason), "no event {reason}: {events:?}");
-    Ok(())
+    assert_event_says(scene, reason, &[]).await
 }
 
-/// Reasons of all events about the pipeline.
-pub async fn events(scene: &Scene) -> Result<Vec<String>> {
-    Ok(told(scene).await?.into_iter().map(|(reason, _)| reason).collect())
-}
-
-/// Waits until the first event with this reason about the pipeline has all of these words.
+/// As [`assert_event`]; the first such event must have all of these words.
 pub async fn assert_event_says(scene: &Scene, reason: &str, words: &[&str]) -> Result<()> {
     let told = told(scene).await?;
     let event = told.iter().find(|(found, _)| found == reason);
-    let says = |words: &&str| event.is_some_and(|(_, note)| note.contains(*words));
-    ensure!(words.iter().all(says), "the events are {told:?}");
+    let says = event.is_some_and(|(_, note)| words.iter().all(|words| note.contains(*words)));
+    ensure!(says, "no event {reason} with {words:?}: {told:?}");
     Ok(())
 }
 

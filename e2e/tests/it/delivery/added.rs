@@ -4,19 +4,18 @@
 use crate::delivery::process::{self, Stage};
 use crate::prelude::*;
 
-/// Spans of one message.
 const SPANS: u64 = Shape::Numbered.message_spans();
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group delivery"]
-async fn latest_passes_over_nothing_of_an_added_partition() -> Result<()> {
+fn latest_passes_over_nothing_of_an_added_partition() -> Result<()> {
     process::run("added", 1, async |stage: &Stage| {
         let feed = |partitions| Feed::numbered(stage.topic.name(), partitions);
         let run = Run::fresh();
         let producer = || Producer::new(stage.kafka(), Compression::Zstd, run);
         producer()?.produce(&feed(1), 0..SPANS).await?;
         let latest = json!({"source": {"kafka": {"initialOffset": "Latest"}}});
-        let gateway = stage.start_with("added", &latest).await?;
+        let gateway = stage.start("added", &latest).await?;
         gateway.wait_lag(0).await?;
         stage.topic.clone().grow(2).await?;
         // The second message goes to the second partition. It is produced before the group looks for new partitions, by a client that knows
@@ -32,5 +31,4 @@ async fn latest_passes_over_nothing_of_an_added_partition() -> Result<()> {
         ensure!(rows == SPANS, "{rows} rows: what was there before the gateway is not to be read");
         Ok(())
     })
-    .await
 }

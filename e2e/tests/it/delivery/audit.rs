@@ -1,14 +1,13 @@
 //! `sluice-gateway audit` finds exactly the rows that were removed from the table and those that were added, and reports what it does not
 //! judge.
 
-use e2e_fixtures::spans::Generator;
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
+use opentelemetry_proto::tonic::trace::v1::{Span, TracesData};
 use prost::Message as _;
 
+use crate::delivery::malformed::message;
 use crate::delivery::process::{self, Audited, Gateway, Stage};
 use crate::prelude::*;
 
-/// Partitions of the topic.
 const PARTITIONS: u64 = 4;
 
 /// Spans of a message of the numbered shape.
@@ -34,7 +33,6 @@ fn place(run: Run, number: u64) -> Result<usize> {
     spans.position(|span| span.span_id == (number + 1).to_be_bytes()).context("the span is in its message")
 }
 
-/// How the audit must report a span.
 fn named(stage: &Stage, run: Run, number: u64, rows: u64) -> Result<Value> {
     let message = number / MESSAGE_SPANS;
     Ok(json!({
@@ -63,20 +61,9 @@ fn is_span(number: u64) -> String {
     format!("SpanId = '{:016x}'", number + 1)
 }
 
-/// Deletes the rows of a span.
-async fn take(gateway: &Gateway, number: u64) -> Result<()> {
-    gateway.execute(&format!("DELETE FROM {{table}} WHERE {}", is_span(number))).await
-}
-
-/// Adds the rows of a span once more.
-async fn double(gateway: &Gateway, number: u64) -> Result<()> {
-    let statement = format!("INSERT INTO {{table}} SELECT * FROM {{table}} WHERE {}", is_span(number));
-    gateway.execute(&statement).await
-}
-
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group delivery"]
-async fn an_audit_finds_exactly_what_is_missing_and_what_is_doubled() -> Result<()> {
+fn an_audit_finds_exactly_what_is_missing_and_what_is_doubled() -> Result<()> {
     process::run("audit", i32::try_from(PARTITIONS)?, async |stage: &Stage| {
         let run = Run::fresh();
         produce(stage, run, 0..SPANS).await?;
@@ -85,8 +72,9 @@ async fn an_audit_finds_exactly_what_is_missing_and_what_is_doubled() -> Result<
         let audited = gateway.audit(&[]).await?;
         check(&audited, Some(0), &json!({"messages": 100, "spans": SPANS, "rows": SPANS}))?;
 
-        take(&gateway, 1_234).await?;
-        double(&gateway, 7_701).await?;
+        gateway.execute(&format!("DELETE FROM {{table}} WHERE {}", is_span(1_234))).await?;
+        let again = format!("INSERT INTO {{table}} SELECT * FROM {{table}} WHERE {}", is_span(7_701));
+        gateway.execute(&again).await?;
         stage.send(2, Some(b"no trace")).await?;
         gateway.wait_lag(0).await?;
         let audited = gateway.audit(&[]).await?;
@@ -101,7 +89,6 @@ async fn an_audit_finds_exactly_what_is_missing_and_what_is_doubled() -> Result<
         check_parts(stage, &gateway).await?;
         check_waiting(stage, gateway, run).await
     })
-    .await
 }
 
 /// Only the requested range counts. Span 1,234 is in partition 0 at offset 3, span 7,701 in partition 1 at offset 19.
@@ -143,16 +130,14 @@ async fn check_waiting(stage: &Stage, gateway: Gateway, run: Run) -> Result<()> 
 }
 
 /// Our rows have ids of zeros as empty strings; rows of other programs have zeros.
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group delivery"]
-async fn a_span_with_ids_of_zeros_is_found() -> Result<()> {
+fn a_span_with_ids_of_zeros_is_found() -> Result<()> {
     process::run("audit-zeros", i32::try_from(PARTITIONS)?, async |stage: &Stage| {
         let start_time_unix_nano = Run::fresh().start_ns;
         let (trace_id, span_id) = (vec![0; 16], vec![0; 8]);
         let span = Span { trace_id, span_id, start_time_unix_nano, ..Span::default() };
-        let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
-        let resource_spans = vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }];
-        stage.send(0, Some(&TracesData { resource_spans }.encode_to_vec())).await?;
+        stage.send(0, Some(&message(span))).await?;
         let gateway = stage.start("audit-zeros", &json!({})).await?;
         gateway.wait_lag(0).await?;
         let zeros = "ALTER TABLE {table} UPDATE TraceId = repeat('0', 32), SpanId = repeat('0', 16) WHERE TraceId = '' \
@@ -167,21 +152,20 @@ async fn a_span_with_ids_of_zeros_is_found() -> Result<()> {
         }
         Ok(())
     })
-    .await
 }
 
 /// Older than the shortest `schema.ttl`, which is an hour, in nanoseconds.
 const OLD: u64 = 2 * 3_600_000_000_000;
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group delivery"]
-async fn a_span_whose_row_expired_is_not_missing() -> Result<()> {
+fn a_span_whose_row_expired_is_not_missing() -> Result<()> {
     process::run("audit-expired", i32::try_from(PARTITIONS)?, async |stage: &Stage| {
         let fresh = Run::fresh();
         let old = Run { start_ns: fresh.start_ns - OLD, ..fresh };
         produce(stage, old, 0..400).await?;
         let schema = json!({"sink": {"clickhouse": {"schema": {"ttl": "1h"}}}});
-        let gateway = stage.start_with("audit-expired", &schema).await?;
+        let gateway = stage.start("audit-expired", &schema).await?;
         gateway.wait_lag(0).await?;
         // Merges may be late; this does their work now.
         gateway.execute("ALTER TABLE {table} MATERIALIZE TTL SETTINGS mutations_sync = 2").await?;
@@ -201,5 +185,4 @@ async fn a_span_whose_row_expired_is_not_missing() -> Result<()> {
         check(&audited, Some(65), &json!({"messages": 4, "spans": 400, "missing": 400}))?;
         Ok(())
     })
-    .await
 }

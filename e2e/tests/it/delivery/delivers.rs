@@ -13,8 +13,8 @@ const SPANS: u64 = 200_000;
 /// ends before it starts.
 const PICKED: [u64; 10] = [0, 1, 5, 16, 99, 100, 4_322, 77_778, 123_456, SPANS - 1];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn spans_become_rows_field_by_field() -> Result<()> {
+#[test]
+fn spans_become_rows_field_by_field() -> Result<()> {
     scene::run("spans_become_rows_field_by_field", Uses::Servers, 8, async |scene: &mut Scene| {
         scene.start_default().await?;
         let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..SPANS).await?;
@@ -24,10 +24,8 @@ async fn spans_become_rows_field_by_field() -> Result<()> {
         ensure!(scene.oracle().rows().await? == SPANS, "the table has other rows");
         compare(scene, SPANS).await
     })
-    .await
 }
 
-/// Checks that the picked spans below this number have the expected rows.
 async fn compare(scene: &Scene, spans: u64) -> Result<()> {
     let mut differences = Vec::new();
     for number in PICKED.into_iter().filter(|number| *number < spans) {
@@ -42,9 +40,9 @@ async fn compare(scene: &Scene, spans: u64) -> Result<()> {
 /// Fewer than in protobuf: only the reader differs, and the texts are three times as long.
 const JSON_SPANS: u64 = 50_000;
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group delivery"]
-async fn spans_in_json_become_the_same_rows() -> Result<()> {
+fn spans_in_json_become_the_same_rows() -> Result<()> {
     scene::run("spans_in_json_become_the_same_rows", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"source": {"kafka": {"format": "OtlpJson"}}})).await?;
         let feed = Feed { encoding: Encoding::OtlpJson, ..scene.feed(Shape::Numbered, None) };
@@ -53,20 +51,17 @@ async fn spans_in_json_become_the_same_rows() -> Result<()> {
         ensure!(verdict.rows == JSON_SPANS, "{} rows of {JSON_SPANS} spans", verdict.rows);
         compare(scene, JSON_SPANS).await
     })
-    .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_shape_and_compression_is_read() -> Result<()> {
+#[test]
+fn every_shape_and_compression_is_read() -> Result<()> {
     scene::run("every_shape_and_compression_is_read", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start_default().await?;
-        let codecs =
-            [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
+        let shapes = [Shape::Rich, Shape::Loadgen, Shape::Numbered].into_iter().cycle();
         let mut all = Vec::new();
-        for (codec, shape) in codecs.iter().zip([Shape::Rich, Shape::Loadgen, Shape::Numbered].iter().cycle())
-        {
-            let producer = Producer::new(&scene.environment.kafka_host, *codec, Run::fresh())?;
-            let sent = producer.produce(&scene.feed(*shape, None), 0..10_000).await?;
+        for (codec, shape) in Compression::ALL.into_iter().zip(shapes) {
+            let producer = Producer::new(&scene.environment.kafka.host, codec, Run::fresh())?;
+            let sent = producer.produce(&scene.feed(shape, None), 0..10_000).await?;
             ensure!(sent.acked.count() == 10_000, "{codec:?} {shape:?}: {:?}", sent.failure);
             all.push((codec, shape, producer.run(), sent));
         }
@@ -81,26 +76,21 @@ async fn every_shape_and_compression_is_read() -> Result<()> {
         ensure!(rows == 50_000, "{rows} rows: the table has others");
         assert_exactly_once(&scene.namespace).await
     })
-    .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn latest_begins_behind_what_is_there_and_stays_there() -> Result<()> {
+#[test]
+fn latest_begins_behind_what_is_there_and_stays_there() -> Result<()> {
     scene::run("latest_begins_behind", Uses::Servers, 4, async |scene: &mut Scene| {
-        let old = Producer::new(&scene.environment.kafka_host, Compression::Zstd, Run::fresh())?;
+        let old = Producer::new(&scene.environment.kafka.host, Compression::Zstd, Run::fresh())?;
         old.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
         scene.start(&json!({"source": {"kafka": {"initialOffset": "Latest"}}})).await?;
         // The start offset is committed before anything is read: a gateway that ends now begins there again, not at a later end.
         scene.wait_committed().await?;
-        let gateways = scene.pipeline.gateways();
-        for name in gateways.uids().await?.keys() {
-            gateways.kill(name).await?;
-        }
+        scene.pipeline.gateways().kill_all().await?;
         let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..10_000).await?;
         scene.assert_nothing_lost(&sent).await?;
         let rows = scene.oracle().rows().await?;
         ensure!(rows == 10_000, "{rows} rows: those that were there before are not to be read");
         Ok(())
     })
-    .await
 }

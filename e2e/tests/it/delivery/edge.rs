@@ -14,14 +14,14 @@ const REQUESTS_AFTER: u64 = 100;
 /// to it.
 const REPLACED: Duration = Duration::from_mins(4);
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group delivery"]
-async fn no_request_fails_while_pods_of_an_edge_are_replaced_and_every_span_is_a_row() -> Result<()> {
+fn no_request_fails_while_pods_of_an_edge_are_replaced_and_every_span_is_a_row() -> Result<()> {
     scene::run("an_edge_is_replaced", Uses::Servers, 8, async |scene: &mut Scene| {
         // At most three pods at a time, on one node that gateways share.
         let edge = json!({"replicas": 2, "resources": {"requests": {"cpu": "50m"}}});
         scene.start(&json!({"edge": edge})).await?;
-        scene.pipeline.wait_condition("EdgeReady", ("True", "Running"), READY).await?;
+        scene.pipeline.wait_true("EdgeReady", "Running", READY).await?;
         let gateways = scene.pipeline.gateways().uids().await?;
         let before = edges(scene).uids().await?;
         ensure!(before.len() == 2, "{before:?}");
@@ -55,7 +55,6 @@ async fn no_request_fails_while_pods_of_an_edge_are_replaced_and_every_span_is_a
         ensure!(scene.pipeline.gateways().uids().await? == gateways, "the edge's end replaced a gateway");
         Ok(())
     })
-    .await
 }
 
 /// The Service of the scene's pipeline, which is called `traces`.

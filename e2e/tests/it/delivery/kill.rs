@@ -11,29 +11,28 @@ const SPANS_AFTER: u64 = 40_000;
 /// Rows that must be there before a fault: both gateways have inserted and committed by then.
 const ROWS_BEFORE: u64 = 12_000;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_killed_gateway_loses_nothing() -> Result<()> {
+#[test]
+fn a_killed_gateway_loses_nothing() -> Result<()> {
     scene::run("a_killed_gateway_loses_nothing", Uses::Servers, 8, async |scene: &mut Scene| {
         scene.start_default().await?;
         let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
         let gateways = scene.pipeline.gateways();
-        let victim = first(&gateways).await?;
-        gateways.kill(&victim.0).await?;
+        let victim = gateways.first().await?;
+        gateways.kill(&victim.name_any()).await?;
         wait_replaced(&gateways, &victim).await?;
         scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
         // Then once the usual way, with time to drain.
-        let leaving = first(&gateways).await?;
-        gateways.delete(&leaving.0).await?;
+        let leaving = gateways.first().await?;
+        gateways.delete(&leaving.name_any()).await?;
         wait_replaced(&gateways, &leaving).await?;
         scene.wait_acked(&load, SPANS_AFTER, FLOW).await?;
         scene.pipeline.wait_ready(READY).await?;
         scene.end(load).await
     })
-    .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_killed_operator_leaves_the_gateways_alone() -> Result<()> {
+#[test]
+fn a_killed_operator_leaves_the_gateways_alone() -> Result<()> {
     scene::run("a_killed_operator_leaves_the_gateways", Uses::ServersAlone, 8, async |scene: &mut Scene| {
         scene.start_default().await?;
         let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
@@ -44,33 +43,20 @@ async fn a_killed_operator_leaves_the_gateways_alone() -> Result<()> {
         scene.assert_same_gateways(&before).await?;
         // The new operator works: it carries out a change.
         scene.pipeline.apply(&json!({"replicas": 1})).await?;
-        scene
-            .pipeline
-            .wait("with one replica", READY, |status| {
-                status.ready_replicas == Some(1) && status.replicas == Some(1)
-            })
-            .await?;
+        scene.pipeline.wait_replicas(1, READY).await?;
         scene.end(load).await
     })
-    .await
-}
-
-/// Name and UID of the first pod.
-async fn first(pods: &Pods) -> Result<(String, String)> {
-    pods.uids().await?.into_iter().next().context("there is no gateway")
 }
 
 /// Waits until another pod has the name of `gone` and is ready.
-async fn wait_replaced(pods: &Pods, (name, uid): &(String, String)) -> Result<()> {
+async fn wait_replaced(pods: &Pods, gone: &Pod) -> Result<()> {
+    let name = gone.name_any();
     until(&format!("another pod {name}"), READY, async || {
         let pods = pods.list().await?;
-        let found = pods.iter().find(|pod| pod.metadata.name.as_ref() == Some(name));
-        let Some(found) = found else { return Ok(Seen::NotYet("no pod".to_owned())) };
-        let other = found.metadata.uid.as_ref() != Some(uid);
-        let conditions =
-            found.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        let ready =
-            conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+        let found = pods.iter().find(|pod| pod.name_any() == name).context("no pod")?;
+        let mut conditions = found.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
+        let other = found.uid() != gone.uid();
         Ok(Seen::when(other && ready, || format!("another pod: {other}, ready: {ready}")))
     })
     .await

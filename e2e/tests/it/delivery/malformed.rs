@@ -8,16 +8,19 @@ use prost::Message as _;
 use crate::delivery::process::{self, Gateway, Stage};
 use crate::prelude::*;
 
-/// A message of one span.
 pub fn good(name: &str) -> Vec<u8> {
-    let span = Span {
+    message(Span {
         trace_id: vec![1; 16],
         span_id: vec![2; 8],
         name: name.to_owned(),
         start_time_unix_nano: 1_700_000_000_000_000_000,
         end_time_unix_nano: 1_700_000_000_000_000_001,
         ..Span::default()
-    };
+    })
+}
+
+/// A message of one span.
+pub fn message(span: Span) -> Vec<u8> {
     let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
     let resource_spans = vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }];
     TracesData { resource_spans }.encode_to_vec()
@@ -49,20 +52,11 @@ async fn fill(stage: &Stage) -> Result<[Rejected; 2]> {
     for partition in 0..4 {
         stage.send(partition, Some(&good("behind"))).await?;
     }
+    let rejected = |partition, offset, position, reason| Rejected { partition, offset, position, reason };
     Ok([
         // `{` begins a group, in which `"r` is a field of 114 bytes from byte 3 on: more than there are.
-        Rejected {
-            partition: 0,
-            offset: garbage,
-            position: 3,
-            reason: "TracesData field 4: runs past the end",
-        },
-        Rejected {
-            partition: 1,
-            offset: truncated,
-            position,
-            reason: "TracesData.resource_spans: runs past the end",
-        },
+        rejected(0, garbage, 3, "TracesData field 4: runs past the end"),
+        rejected(1, truncated, position, "TracesData.resource_spans: runs past the end"),
     ])
 }
 
@@ -90,9 +84,13 @@ fn is_about_a_message(line: &Value) -> bool {
     line["reason"].is_string() && line["offset"].is_i64() && !is_slow
 }
 
-/// The names of the inserted spans, and how often each occurs.
-async fn names(gateway: &Gateway) -> Result<Vec<Vec<Value>>> {
-    gateway.select("toString(SpanName), toString(count())", "GROUP BY SpanName ORDER BY 1").await
+/// The first span of each partition is inserted, and the last span of this many.
+async fn ensure_stored(gateway: &Gateway, behind: u32) -> Result<()> {
+    let named = "toString(SpanName), toString(count())";
+    let found = gateway.select(named, "GROUP BY SpanName ORDER BY 1").await?;
+    let behind = behind.to_string();
+    ensure!(found == [["before", "4"], ["behind", behind.as_str()]], "{found:?}");
+    Ok(())
 }
 
 async fn counted(gateway: &Gateway, metric: &str) -> Result<Option<f64>> {
@@ -103,14 +101,13 @@ fn places(rejected: &[Rejected]) -> BTreeSet<Place> {
     rejected.iter().map(|rejected| (rejected.partition, rejected.offset)).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_cannot_be_read_becomes_a_letter() -> Result<()> {
+#[test]
+fn a_message_that_cannot_be_read_becomes_a_letter() -> Result<()> {
     process::run("malformed_letter", 4, async |stage: &Stage| {
         let rejected = fill(stage).await?;
         let gateway = stage.start("letter", &json!({})).await?;
         gateway.wait_lag(0).await?;
-        let found = names(&gateway).await?;
-        ensure!(found == [[json!("before"), json!("4")], [json!("behind"), json!("4")]], "{found:?}");
+        ensure_stored(&gateway, 4).await?;
         let letters = gateway.letters().await?;
         letters.ensure_exactly(&stage.topic, "malformed", &places(&rejected))?;
         ensure!(letters.doubled() == 0, "{letters:?}");
@@ -126,46 +123,41 @@ async fn a_message_that_cannot_be_read_becomes_a_letter() -> Result<()> {
         check_log(&gateway, &rejected, stage.topic.name())?;
         gateway.stop().await
     })
-    .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn without_a_dead_letter_topic_a_partition_stops_alone_and_goes_on_once_there_is_one() -> Result<()> {
+#[test]
+fn without_a_dead_letter_topic_a_partition_stops_alone_and_goes_on_once_there_is_one() -> Result<()> {
     process::run("malformed_stop", 4, async |stage: &Stage| {
         let taken = stage.topic.refuse_dead_letters().await?;
         let rejected = fill(stage).await?;
         let gateway = stage.start("stop", &json!({})).await?;
         // Two partitions have stopped before the second of their three messages; the others are read to the end.
-        gateway.wait_metric("sluice_gateway_partitions_stopped", 2.0).await?;
+        gateway.wait_metric("sluice_gateway_partitions_stopped", Some(2.0)).await?;
         gateway.wait_lag(4).await?;
-        let found = names(&gateway).await?;
-        ensure!(found == [[json!("before"), json!("4")], [json!("behind"), json!("2")]], "{found:?}");
+        ensure_stored(&gateway, 2).await?;
         check_log(&gateway, &rejected, stage.topic.name())?;
 
         taken.delete().await?;
         gateway.wait_lag(0).await?;
-        let found = names(&gateway).await?;
-        ensure!(found == [[json!("before"), json!("4")], [json!("behind"), json!("4")]], "{found:?}");
+        ensure_stored(&gateway, 4).await?;
         gateway.letters().await?.ensure_exactly(&stage.topic, "malformed", &places(&rejected))?;
         ensure!(counted(&gateway, "partitions_stopped").await? == Some(0.0));
         let refused = counted(&gateway, r#"dead_letters_refused_total{cause="missing"}"#).await?;
         ensure!(refused == Some(2.0), "{refused:?}");
         gateway.stop().await
     })
-    .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn without_a_dead_letter_topic_a_message_is_skipped_where_that_is_asked_for() -> Result<()> {
+#[test]
+fn without_a_dead_letter_topic_a_message_is_skipped_where_that_is_asked_for() -> Result<()> {
     process::run("malformed_skip", 4, async |stage: &Stage| {
         stage.topic.refuse_dead_letters().await?;
         fill(stage).await?;
         // One worker logs it once, whatever the number of partitions.
         let skip = json!({"workers": 1, "delivery": {"deadLetter": {"onMissing": "Skip"}}});
-        let gateway = stage.start_with("skip", &skip).await?;
+        let gateway = stage.start("skip", &skip).await?;
         gateway.wait_lag(0).await?;
-        let found = names(&gateway).await?;
-        ensure!(found == [[json!("before"), json!("4")], [json!("behind"), json!("4")]], "{found:?}");
+        ensure_stored(&gateway, 4).await?;
         let skipped = counted(&gateway, r#"messages_skipped_total{reason="malformed"}"#).await?;
         ensure!(skipped == Some(2.0), "{skipped:?}");
         ensure!(counted(&gateway, "partitions_stopped").await? == Some(0.0));
@@ -175,5 +167,4 @@ async fn without_a_dead_letter_topic_a_message_is_skipped_where_that_is_asked_fo
         ensure!(gateway.letters().await?.letters.is_empty());
         gateway.stop().await
     })
-    .await
 }

@@ -15,12 +15,13 @@ const SPANS: u64 = 2_000_000;
 /// How long the sink is unreachable. The pools are full within two seconds.
 const OUTAGE: Duration = Duration::from_secs(6);
 
-async fn all_hold(uses: Uses, queue: QueueMode, names: &[&str]) -> Result<()> {
-    let _turn = uses.turn().await?;
-    let broker = environment::servers().await?.kafka;
-    let program = process::program();
-    let plan = Plan { program, broker, queue, spans: SPANS, outage: OUTAGE };
-    let report = plan.check(names).await?;
+fn all_hold(uses: Uses, queue: QueueMode, names: &[&str]) -> Result<()> {
+    let report = block_on(async {
+        let _turn = uses.turn().await?;
+        let broker = environment::servers().await?.kafka;
+        let program = process::program();
+        Plan { program, broker, queue, spans: SPANS, outage: OUTAGE }.check(names).await
+    })?;
     for line in report.table() {
         say::line(&line);
     }
@@ -28,18 +29,18 @@ async fn all_hold(uses: Uses, queue: QueueMode, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group release"]
-async fn peak_memory_stays_under_the_limit() -> Result<()> {
+fn peak_memory_stays_under_the_limit() -> Result<()> {
     // Alone: full speed must be back in time, and other tests would use some of the CPU.
     let alone = Uses::ServersAlone;
-    all_hold(alone, QueueMode::Spill, &["192-slow", "192-silent", "1024-steady", "turns-silent"]).await?;
-    all_hold(alone, QueueMode::Disabled, &["384-refused", "padded-silent"]).await
+    all_hold(alone, QueueMode::Spill, &["192-slow", "192-silent", "1024-steady", "turns-silent"])?;
+    all_hold(alone, QueueMode::Disabled, &["384-refused", "padded-silent"])
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group release"]
-async fn a_batch_beyond_the_budget_stops_its_partition_alone() -> Result<()> {
+fn a_batch_beyond_the_budget_stops_its_partition_alone() -> Result<()> {
     let names = ["oversized-zstd", "oversized-gzip", "oversized-lz4", "oversized-snappy", "oversized-none"];
-    all_hold(Uses::Servers, QueueMode::Spill, &names).await
+    all_hold(Uses::Servers, QueueMode::Spill, &names)
 }

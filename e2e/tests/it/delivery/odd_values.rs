@@ -21,20 +21,20 @@ const REASONS: [&str; 2] = ["malformed", "row_too_large"];
 
 const LAYOUTS: [Layout; 3] = [Layout::Json, Layout::Map, Layout::Nested];
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group delivery"]
-async fn every_odd_value_has_its_documented_result() -> Result<()> {
-    of_encoding("odd_values", Encoding::OtlpProto).await
+fn every_odd_value_has_its_documented_result() -> Result<()> {
+    of_encoding("odd_values", Encoding::OtlpProto)
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group delivery"]
-async fn every_odd_value_in_json_has_its_documented_result() -> Result<()> {
-    of_encoding("odd_values_json", Encoding::OtlpJson).await
+fn every_odd_value_in_json_has_its_documented_result() -> Result<()> {
+    of_encoding("odd_values_json", Encoding::OtlpJson)
 }
 
 /// One topic, and a gateway for each layout, which read it at the same time.
-async fn of_encoding(test: &str, encoding: Encoding) -> Result<()> {
+fn of_encoding(test: &str, encoding: Encoding) -> Result<()> {
     process::run(test, 2, async |stage: &Stage| {
         stage.topic.take_any_timestamp().await?;
         let cases = cases::all();
@@ -67,7 +67,6 @@ async fn of_encoding(test: &str, encoding: Encoding) -> Result<()> {
         }
         Ok(())
     })
-    .await
 }
 
 /// The reason why gateways must reject a case; `None` if they must read it.
@@ -113,7 +112,7 @@ async fn start(stage: &Stage, layout: Layout, encoding: Encoding) -> Result<Gate
         "memory": {"limit": "256MiB"},
         "sink": {"clickhouse": {"schema": {"layout": layout}}},
     });
-    stage.start_with(&format!("{layout:?}").to_lowercase(), &change).await
+    stage.start(&format!("{layout:?}").to_lowercase(), &change).await
 }
 
 /// The differences between the table of a layout and the expected values of the cases.

@@ -4,7 +4,6 @@
 use crate::otlp_clients::{Clients, Protocol, address};
 use crate::prelude::*;
 
-/// Clients that send at the same time.
 const CLIENTS: [Protocol; 4] = [Protocol::Http, Protocol::Grpc, Protocol::Http, Protocol::Grpc];
 
 /// Requests of all clients between two steps, so that every gateway has accepted some.
@@ -16,10 +15,9 @@ const SERVICE: &str = "traces-otlp";
 /// Time to replace a gateway, and to drain and remove one, on a busy machine.
 const FLOW: Duration = Duration::from_mins(4);
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group delivery"]
-async fn every_span_that_was_accepted_is_a_row_once_while_a_gateway_is_replaced_and_one_leaves() -> Result<()>
-{
+fn every_span_that_was_accepted_is_a_row_once_while_a_gateway_is_replaced_and_one_leaves() -> Result<()> {
     scene::run("otlp_source", Uses::Servers, 1, async |scene: &mut Scene| {
         scene.start(&spec(2)).await?;
         let accept = "2 gateways accept OTLP at traces-otlp.";
@@ -43,7 +41,6 @@ async fn every_span_that_was_accepted_is_a_row_once_while_a_gateway_is_replaced_
         ensure!(status.consumer_group.is_none() && status.topics.is_empty(), "{status:?}");
         Ok(())
     })
-    .await
 }
 
 /// The usual pipeline without Kafka.

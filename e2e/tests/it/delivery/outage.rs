@@ -1,7 +1,6 @@
 //! Servers become unreachable under load and come back: nothing is lost, and no gateway is restarted. They are unreachable only for one
 //! pipeline: `ClickHouse` has a front of the scene's, and the broker is the scene's own.
 
-use e2e_fixtures::cluster::metric_sum;
 use e2e_stack::process::Signal;
 
 use crate::own_broker::OwnBroker;
@@ -10,7 +9,6 @@ use crate::prelude::*;
 /// Gateways: four of eight partitions for each.
 const GATEWAYS: u32 = 2;
 
-/// How long `ClickHouse` is away.
 const OUTAGE: Duration = Duration::from_mins(1);
 
 /// Load of these tests: a minute of it is 120,000 spans, or 120 MB, more than the gateways' memory holds.
@@ -22,8 +20,8 @@ const SPANS_AFTER: u64 = 10_000;
 /// Rows that must be in the table before a fault.
 const ROWS_BEFORE: u64 = 6_000;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_minute_without_clickhouse_loses_nothing() -> Result<()> {
+#[test]
+fn a_minute_without_clickhouse_loses_nothing() -> Result<()> {
     scene::run("a_minute_without_clickhouse", Uses::Servers, 8, async |scene: &mut Scene| {
         let front = scene.front().await?;
         scene.start_default().await?;
@@ -48,11 +46,10 @@ async fn a_minute_without_clickhouse_loses_nothing() -> Result<()> {
         ensure!(inserted > 0.0, "no block says how fresh it was");
         assert_no_restarts(scene).await
     })
-    .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_restarted_broker_loses_nothing() -> Result<()> {
+#[test]
+fn a_restarted_broker_loses_nothing() -> Result<()> {
     scene::run("a_restarted_broker_loses_nothing", Uses::Servers, 8, async |scene: &mut Scene| {
         let broker = OwnBroker::start(scene).await?;
         scene.start_default().await?;
@@ -67,14 +64,12 @@ async fn a_restarted_broker_loses_nothing() -> Result<()> {
         scene.pipeline.delete(FLOW).await?;
         broker.remove()
     })
-    .await
 }
 
 /// The time that the gateways' workers wait, in seconds, over all gateways.
 #[derive(Clone, Copy, Debug)]
 struct Waits {
     gateways: u32,
-    /// Number of gateways that report being behind.
     behind: u32,
     /// Time of waiting for messages.
     source: f64,

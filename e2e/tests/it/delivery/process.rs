@@ -2,15 +2,12 @@
 //!
 //! Limits: messages are produced one at a time; the process is killed at the end of the test.
 
-use std::fs::{self, File};
-use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::fs::File;
 use std::sync::{Mutex, PoisonError};
 
 use e2e_fixtures::gateway::{self, Listening, Orders};
 use e2e_fixtures::letters::Letters;
-use e2e_fixtures::oracle::{Database, Oracle, Server};
-use e2e_stack::programs::{self, Form};
+use e2e_stack::programs;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 
@@ -27,9 +24,6 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// Longest message, bytes.
 const MESSAGE_BYTES_MAX: &str = "16777216";
 
-/// This variable names a gateway program to use instead of the one that is compiled from this checkout.
-const PROGRAM: &str = "SLUICE_GATEWAY_PROGRAM";
-
 /// Number of stages that this process has opened, so that each has its own names.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
@@ -45,11 +39,11 @@ pub struct Stage {
 }
 
 /// Runs `body` on a new stage and removes everything; keeps the gateways' logs if it fails.
-pub async fn run(test: &str, partitions: i32, body: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
-    run_on(Uses::Servers.turn().await?, test, None, partitions, body).await
+pub fn run(test: &str, partitions: i32, body: impl AsyncFnOnce(&Stage) -> Result<()>) -> Result<()> {
+    block_on(async { run_on(Uses::Servers.turn().await?, test, None, partitions, body).await })
 }
 
-/// As [`Stage::run`], with another broker if one is given.
+/// As [`run`], with another broker if one is given.
 pub async fn run_on(
     turn: Turn,
     test: &str,
@@ -83,9 +77,8 @@ pub async fn run_on(
     outcome.and(removed)
 }
 
-/// The gateway's program: the one that the variable names, or that of this checkout, which `cargo verify` has compiled for its image.
 pub fn program() -> PathBuf {
-    std::env::var_os(PROGRAM).map_or_else(|| programs::GATEWAY.file(Form::Checked), PathBuf::from)
+    environment::program("SLUICE_GATEWAY_PROGRAM", programs::GATEWAY)
 }
 
 impl Stage {
@@ -125,20 +118,12 @@ impl Stage {
         Ok(delivery.offset)
     }
 
-    /// Starts a gateway in its own group and database, called `name`, with `delivery` in its config.
-    pub async fn start(&self, name: &str, delivery: &Value) -> Result<Gateway> {
-        self.start_with(name, &json!({"delivery": delivery})).await
-    }
-
-    /// As [`Self::start`], with any change of its config.
-    pub async fn start_with(&self, name: &str, change: &Value) -> Result<Gateway> {
+    /// Starts a gateway in its own group and database, called `name`, with `change` merged over its config.
+    pub async fn start(&self, name: &str, change: &Value) -> Result<Gateway> {
         let group = format!("{}-{name}", self.topic.name());
         let database = Database::create(&self.servers.server, &group.replace('-', "_")).await?;
         let made = (database.clone(), group.clone());
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
-        let (user, password) = (self.folder.join("user"), self.folder.join("password"));
-        fs::write(&user, &self.servers.clickhouse.user).context("write the user's name")?;
-        fs::write(&password, &self.servers.clickhouse.password).context("write the password")?;
         let orders = Orders {
             broker: &self.servers.kafka,
             topic: self.topic.name(),
@@ -148,7 +133,7 @@ impl Stage {
         };
         let own = json!({
             "pipeline": {"name": name},
-            "sink": {"clickhouse": {"credentials": {"usernameFile": user, "passwordFile": password}}},
+            "sink": {"clickhouse": {"credentials": self.servers.credentials(&self.folder)?}},
             "log": {"format": "Json"},
         });
         let file = self.folder.join(format!("{name}.yaml"));
@@ -161,18 +146,14 @@ impl Stage {
         let mut command = gateway::command(&self.program, &file);
         let child =
             command.stdin(Stdio::null()).stdout(out).stderr(too).spawn().context("start the gateway")?;
-        let asked = Asked {
-            program: self.program.clone(),
-            config: file,
-            table: format!("`{}`.`{TABLE}`", database.name()),
-        };
         Ok(Gateway {
             child,
             listening,
             log,
             group,
             database,
-            asked,
+            program: self.program.clone(),
+            config: file,
             topic: self.topic.clone(),
             server: self.servers.server.clone(),
         })
@@ -187,36 +168,28 @@ impl Stage {
     }
 }
 
-/// A running gateway. Killed when dropped.
+/// A gateway. Killed when dropped.
 pub struct Gateway {
     child: Child,
     listening: Listening,
     log: PathBuf,
     group: String,
     database: Database,
-    asked: Asked,
+    program: PathBuf,
+    config: PathBuf,
     topic: Topic,
     server: Server,
 }
 
-/// A gateway's program, config and table, whether it runs or not.
-#[derive(Clone)]
-pub struct Asked {
-    program: PathBuf,
-    config: PathBuf,
-    table: String,
-}
-
 /// The result of `sluice-gateway audit`.
 pub struct Audited {
-    /// Its exit code.
     pub code: Option<i32>,
     /// The report; null if there is none.
     pub report: Value,
 }
 
-impl Asked {
-    /// Runs `audit` with these arguments.
+impl Gateway {
+    /// Runs `audit` with these arguments on its topic and table, also after its end.
     pub async fn audit(&self, arguments: &[&str]) -> Result<Audited> {
         let mut command = tokio::process::Command::new(&self.program);
         command.args(["audit", "--json", "--config"]).arg(&self.config).args(arguments);
@@ -231,49 +204,41 @@ impl Asked {
         }
         Ok(Audited { code: output.status.code(), report })
     }
-}
 
-impl Gateway {
-    /// Runs `audit` with these arguments on its topic and table.
-    pub async fn audit(&self, arguments: &[&str]) -> Result<Audited> {
-        self.asked.audit(arguments).await
-    }
-
-    /// The letters of its topic.
     pub async fn letters(&self) -> Result<Letters> {
-        Letters::of(&self.topic, &self.asked.program, &self.asked.config).await
+        Letters::of(&self.topic, &self.program, &self.config).await
     }
 
     /// Runs a statement in which `{table}` is its table.
     pub async fn execute(&self, statement: &str) -> Result<()> {
-        self.server.execute(&statement.replace("{table}", &self.asked.table)).await
+        self.server.execute(&statement.replace("{table}", &self.table())).await
     }
 
-    /// Ends it; its group and its table stay.
-    pub async fn end(self) -> Result<Asked> {
-        let asked = self.asked.clone();
-        self.stop().await?;
-        Ok(asked)
+    fn table(&self) -> String {
+        format!("`{}`.`{TABLE}`", self.database.name())
     }
 
     /// Waits until it has committed all but this many messages.
     pub async fn wait_lag(&self, messages: i64) -> Result<()> {
-        until(&format!("group {} with {messages} messages left", self.group), PATIENCE, async || {
+        self.wait(&format!("{messages} messages left"), async || {
             let lag = self.topic.lag(&self.group).await?;
             Ok(Seen::when(lag.messages == messages, || format!("{lag:?}")))
         })
         .await
-        .with_context(|| format!("see {}", self.log.display()))
     }
 
-    /// The oracle that counts the spans of `run` in its table.
+    async fn wait(&self, what: &str, look: impl AsyncFnMut() -> Result<Seen<()>>) -> Result<()> {
+        let waited = until(&format!("group {} with {what}", self.group), PATIENCE, look).await;
+        waited.with_context(|| format!("see {}", self.log.display()))
+    }
+
     pub fn oracle(&self, run: Run) -> Oracle {
         self.database.oracle(TABLE, run)
     }
 
     /// The result of `SELECT {expressions} FROM` its table `{tail}`: one list of texts a row.
     pub async fn select(&self, expressions: &str, tail: &str) -> Result<Vec<Vec<Value>>> {
-        let query = format!("SELECT {expressions} FROM `{}`.`{TABLE}` {tail}", self.database.name());
+        let query = format!("SELECT {expressions} FROM {} {tail}", self.table());
         let text = self.server.text(&query, "JSONCompactEachRow").await?;
         text.lines().map(|line| serde_json::from_str(line).context("understand the answer")).collect()
     }
@@ -284,25 +249,13 @@ impl Gateway {
         Ok(gateway::metric(&text, name))
     }
 
-    /// Waits until a metric has this value.
-    pub async fn wait_metric(&self, name: &str, value: f64) -> Result<()> {
-        until(&format!("metric {name} = {value}"), PATIENCE, async || {
+    /// Waits until a metric has this value, or until there is no series of this name.
+    pub async fn wait_metric(&self, name: &str, value: Option<f64>) -> Result<()> {
+        self.wait(&format!("metric {name} = {value:?}"), async || {
             let found = self.metric(name).await?;
-            let there = found.is_some_and(|found| (found - value).abs() < f64::EPSILON);
-            Ok(Seen::when(there, || format!("{found:?}")))
+            Ok(Seen::when(found == value, || format!("{found:?}")))
         })
         .await
-        .with_context(|| format!("see {}", self.log.display()))
-    }
-
-    /// Waits until there is no series of this name.
-    pub async fn wait_no_metric(&self, name: &str) -> Result<()> {
-        until(&format!("no metric {name}"), PATIENCE, async || {
-            let found = self.metric(name).await?;
-            Ok(found.map_or(Seen::Done(()), |found| Seen::NotYet(found.to_string())))
-        })
-        .await
-        .with_context(|| format!("see {}", self.log.display()))
     }
 
     /// The lines of its log, each an object.
@@ -311,8 +264,13 @@ impl Gateway {
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// Ends it as Kubernetes does.
-    pub async fn stop(mut self) -> Result<()> {
+    /// As [`Self::end`], for a gateway that the test no longer asks.
+    pub async fn stop(self) -> Result<()> {
+        self.end().await.map(drop)
+    }
+
+    /// Ends it as Kubernetes does; its group and its table stay.
+    pub async fn end(mut self) -> Result<Gateway> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).context("send SIGTERM")?;
         let ended = until("end of the gateway", PATIENCE, async || {
@@ -321,7 +279,7 @@ impl Gateway {
         });
         let status = ended.await?;
         ensure!(status.success(), "the gateway ended with {status}; see {}", self.log.display());
-        Ok(())
+        Ok(self)
     }
 }
 

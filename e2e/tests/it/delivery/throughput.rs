@@ -1,7 +1,6 @@
 //! The report of a short run of `cargo throughput`: every span arrives once, in few enough bytes, and the report has the fields that other
 //! programs read, with consistent figures. The speed is not checked here, because other programs share the cores.
 
-use std::process::Stdio;
 use std::time::Instant;
 
 use e2e_stack::kafka::HOST_ADDRESS;
@@ -25,7 +24,6 @@ const MEMORY_MIB: f64 = 192.0;
 
 /// Largest relative difference between a figure and the figure that follows from others: CPU times of a twentieth of a second and more are
 /// rounded to a thousandth.
-/// thousandth.
 const ROUNDED: f64 = 0.02;
 
 const RUN_KEYS: [&str; 13] = [
@@ -134,9 +132,9 @@ async fn run(program: &Path, shape: &str) -> Result<Value> {
     command.arg("--json").arg(&file).arg("--gateway").arg(program);
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = command.output().await.context("run e2e throughput")?;
-    let text = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()));
+    let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()));
     if text.is_ok() {
-        std::fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
+        fs::remove_file(&file).with_context(|| format!("remove {}", file.display()))?;
     }
     let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success(), "it ended with {}:\n{said}\n{told}", output.status);

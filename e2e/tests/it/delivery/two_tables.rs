@@ -4,7 +4,6 @@
 //! Without a deduplication window, a gateway whose INSERT is refused because "the query runs already" asks the server's log about that
 //! INSERT. The answer must be about its own INSERT.
 
-use super::malformed::good;
 use super::process::{self, Gateway};
 use crate::prelude::*;
 
@@ -20,9 +19,9 @@ const FORGETFUL: &str = "ALTER TABLE {table} MODIFY SETTING non_replicated_dedup
 /// The metric of a gateway that knows it.
 const NO_WINDOW: &str = r#"sluice_gateway_delivery_guarantee{guarantee="at_least_once",reason="window_off"}"#;
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group delivery"]
-async fn two_pipelines_never_answer_for_each_other() -> Result<()> {
+fn two_pipelines_never_answer_for_each_other() -> Result<()> {
     process::run("two_tables", 1, async |stage| {
         let (first, second) =
             (stage.start("first", &json!({})).await?, stage.start("second", &json!({})).await?);
@@ -32,7 +31,7 @@ async fn two_pipelines_never_answer_for_each_other() -> Result<()> {
         }
         for gateway in [&first, &second] {
             // From now on, it asks the log before it sends a block again.
-            gateway.wait_metric(NO_WINDOW, 1.0).await?;
+            gateway.wait_metric(NO_WINDOW, Some(1.0)).await?;
         }
         for _ in 0..MESSAGES {
             stage.send(0, Some(&good("both"))).await?;
@@ -44,7 +43,6 @@ async fn two_pipelines_never_answer_for_each_other() -> Result<()> {
         first.stop().await?;
         second.stop().await
     })
-    .await
 }
 
 async fn rows(gateway: &Gateway) -> Result<usize> {

@@ -9,9 +9,9 @@ use crate::prelude::*;
 /// Label of nodes, and of the pods that are bound to them.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group delivery"]
-async fn a_gateway_tells_kafka_the_zone_of_its_node() -> Result<()> {
+fn a_gateway_tells_kafka_the_zone_of_its_node() -> Result<()> {
     scene::run("a_gateway_tells_kafka_the_zone", Uses::Servers, 4, async |scene: &mut Scene| {
         // With this protocol, Kafka reports the rack of each member.
         scene.start(&json!({"source": {"kafka": {"groupProtocol": "Consumer"}}})).await?;
@@ -27,7 +27,6 @@ async fn a_gateway_tells_kafka_the_zone_of_its_node() -> Result<()> {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         zoned.and(cluster.apply(&node).await.map(drop))
     })
-    .await
 }
 
 /// The node gets a zone, and the gateway that starts afterwards reports it.
@@ -61,9 +60,8 @@ async fn reads_in(scene: &Scene, zone: &str) -> Result<()> {
     scene.assert_nothing_lost(&sent).await.map(drop)
 }
 
-/// The node of the gateway.
 async fn node(scene: &Scene) -> Result<Node> {
-    let pod = scene.pipeline.gateways().list().await?.into_iter().next().context("there is no gateway")?;
+    let pod = scene.pipeline.gateways().first().await?;
     let name = pod.spec.and_then(|spec| spec.node_name).context("a gateway without a node")?;
     let nodes: Api<Node> = Api::all(scene.namespace.cluster().client());
     nodes.get(&name).await.context("get the gateway's node")
@@ -74,7 +72,7 @@ async fn expect_rack(scene: &Scene, rack: &str) -> Result<()> {
     let group = scene.pipeline.settings().consumer_group();
     let member = [Member { client: "sluice-gateway-traces-gateway-0".to_owned(), rack: rack.to_owned() }];
     until(&format!("{member:?} in the group {group}"), READY, async || {
-        let found = members(&scene.environment.kafka_host, &group).await?;
+        let found = members(&scene.environment.kafka.host, &group).await?;
         Ok(Seen::when(found == member, || format!("{found:?}")))
     })
     .await

@@ -4,21 +4,17 @@ mod passing;
 
 use e2e::gitops::{self, states};
 use e2e_stack::paths;
-use kube::api::DynamicObject;
 
 pub use passing::Passing;
 
 use crate::prelude::*;
-
-/// Time until the other conditions are final, after the one that a test waits for: the operator checks every few seconds.
-const SETTLED: Duration = Duration::from_mins(2);
 
 /// Folder, below the workspace, of every object that a test saw in a state.
 const SEEN: &str = "target/e2e-states";
 
 /// Checks that the pipeline has exactly the conditions of this state, and that Argo CD and kstatus report the expected results.
 pub async fn assert_state(pipeline: &Pipeline, name: &str) -> Result<()> {
-    reached(pipeline, name, SETTLED, |_| true).await
+    reached(pipeline, name, FLOW, |_| true).await
 }
 
 /// As [`assert_state`], as soon as `says` accepts the status.
@@ -28,9 +24,9 @@ pub async fn reached(
     deadline: Duration,
     says: impl Fn(&TracePipelineStatus) -> bool,
 ) -> Result<()> {
-    let stored = stored(name)?;
+    let (stored, pipelines) = (stored(name)?, pipeline.namespace().dynamic::<TracePipeline>());
     let live = until(&format!("the state {name}"), deadline, async || {
-        let live = api(pipeline).get(pipeline.name()).await.context("get the pipeline")?;
+        let live = pipelines.get(pipeline.name()).await.context("get the pipeline")?;
         let live = serde_json::to_value(live).context("write the pipeline")?;
         let status: TracePipelineStatus =
             serde_json::from_value(live["status"].clone()).context("read the status")?;
@@ -69,11 +65,6 @@ async fn seen_as_meant(pipeline: &Pipeline, name: &str, live: Value) -> Result<(
         "the pipeline should be {argo} and {kstatus}: {seen:?} of {status}"
     );
     Ok(())
-}
-
-/// Pipelines as the API server returns them, independent of our types.
-fn api(pipeline: &Pipeline) -> Api<DynamicObject> {
-    pipeline.namespace().dynamic::<TracePipeline>()
 }
 
 /// Checks that a sync of the applied manifests would change nothing.

@@ -5,12 +5,7 @@ mod left_volumes;
 mod older_definition;
 mod passing;
 
-use e2e_stack::kubernetes::NODE_ADDRESS;
-
 use crate::prelude::*;
-
-/// Time until a state is reached: schema Job, pods and volumes start in seconds, on busy cores in a minute.
-const REACHED: Duration = Duration::from_mins(3);
 
 /// Another pipeline in the scene's namespace, with its own group.
 struct Other {
@@ -19,10 +14,14 @@ struct Other {
 }
 
 impl Other {
-    /// The usual pipeline with this name. `at` changes its servers, and `change` is merged over its spec.
-    fn new(scene: &Scene, name: &str, at: impl FnOnce(&mut Settings), change: &Value) -> Other {
-        let mut settings = Settings { name: name.to_owned(), ..scene.pipeline.settings().clone() };
-        at(&mut settings);
+    /// The usual pipeline, called like the state that it is in, with `change` merged over its spec.
+    fn new(scene: &Scene, state: &str, change: &Value) -> Other {
+        Other::with(scene, state, scene.pipeline.settings().clone(), change)
+    }
+
+    /// As [`Self::new`], with other settings.
+    fn with(scene: &Scene, state: &str, settings: Settings, change: &Value) -> Other {
+        let settings = Settings { name: state.to_owned(), ..settings };
         // Without a consumer group in the spec, it uses the group of its name.
         let mut own = json!({"source": {"kafka": {"consumerGroup": null}}});
         if change.pointer("/source/kafka/connectionRef").is_some() {
@@ -33,6 +32,11 @@ impl Other {
 
     async fn apply(&self) -> Result<()> {
         self.pipeline.apply(&self.change).await
+    }
+
+    /// Waits until it is in its state, as soon as `says` accepts the status.
+    async fn reached(&self, says: impl Fn(&TracePipelineStatus) -> bool) -> Result<()> {
+        reached(&self.pipeline, self.pipeline.name(), READY, says).await
     }
 }
 

@@ -17,16 +17,14 @@ const LOOKS: Limit = Limit::Looks(12);
 /// Time for a sync that waits for a pipeline to become Ready.
 const BECOMES_READY: Limit = Limit::Time(READY);
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group gitops"]
-async fn a_wave_waits_until_the_pipeline_before_it_is_ready() -> Result<()> {
+fn a_wave_waits_until_the_pipeline_before_it_is_ready() -> Result<()> {
     scene::run("a_wave_waits", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
         held_back(scene).await?;
-        let name = scene.topic.name().to_owned();
-        scene.topic = Topic::create(&scene.environment.kafka_host, &name, 4).await?;
-        let done = sync(scene, &json!({}), BECOMES_READY).await?;
-        ensure!(done.phase == "Succeeded", "{done:?}");
+        scene.topic = scene.topic.again(4).await?;
+        let done = synced(scene, &json!({}), BECOMES_READY).await?;
         let applied: Vec<_> = done.applied.iter().map(|one| (one.name.as_str(), one.wave)).collect();
         let pipeline = format!("TracePipeline/{}", scene.pipeline.name());
         let next = format!("ConfigMap/{NEXT}");
@@ -34,7 +32,6 @@ async fn a_wave_waits_until_the_pipeline_before_it_is_ready() -> Result<()> {
         came_after_ready(scene).await?;
         nothing_left_to_do(scene).await
     })
-    .await
 }
 
 /// While the topic is missing, the sync neither ends nor goes on to the next wave.
@@ -42,13 +39,11 @@ async fn held_back(scene: &Scene) -> Result<()> {
     scene.topic.delete().await?;
     let begun = sync(scene, &json!({}), Limit::Looks(1)).await?;
     ensure!(begun.applied.len() == 1 && begun.applied.iter().all(|one| one.code == "Synced"), "{begun:?}");
-    let missing = ("False", reason::TOPIC_MISSING);
-    scene.pipeline.wait_condition(kind::SOURCE_REACHABLE, missing, READY).await?;
+    scene.pipeline.wait_false(kind::SOURCE_REACHABLE, reason::TOPIC_MISSING, READY).await?;
     let waits = sync(scene, &json!({}), LOOKS).await?;
     ensure_held_back(&waits, next(scene).await?.as_ref())?;
     // It was so during the whole sync.
-    let status = scene.pipeline.status().await?;
-    let source = condition(&status, kind::SOURCE_REACHABLE).context("nothing is said of the source")?;
+    let source = scene.pipeline.condition(kind::SOURCE_REACHABLE).await?;
     ensure!(source.reason == reason::TOPIC_MISSING, "the source is {source:?}");
     Ok(())
 }
@@ -84,8 +79,7 @@ fn a_sync_that_ended_went_on_or_waits_for_something_else_is_not_held_back() {
 /// The next wave's object is younger than the pipeline's readiness.
 async fn came_after_ready(scene: &Scene) -> Result<()> {
     let made = next(scene).await?.context("the next wave is missing")?.metadata.creation_timestamp;
-    let status = scene.pipeline.status().await?;
-    let ready = condition(&status, kind::READY).context("there is no condition Ready")?;
+    let ready = scene.pipeline.condition(kind::READY).await?;
     ensure!(ready.status == "True", "the pipeline is not Ready: {}", ready.message);
     let made = made.context("made at no time")?;
     ensure!(
@@ -99,8 +93,8 @@ async fn came_after_ready(scene: &Scene) -> Result<()> {
 /// A second sync finds no difference, and writes nothing.
 async fn nothing_left_to_do(scene: &Scene) -> Result<()> {
     let before = scene.pipeline.get().await?.metadata.generation;
-    let again = sync(scene, &json!({}), LOOKS).await?;
-    ensure!(again.phase == "Succeeded" && again.applied.len() == 2, "{again:?}");
+    let again = synced(scene, &json!({}), LOOKS).await?;
+    ensure!(again.applied.len() == 2, "{again:?}");
     ensure!(again.applied.iter().all(|one| !one.changed), "the second sync wrote: {again:?}");
     let after = scene.pipeline.get().await?.metadata.generation;
     ensure!(before == after, "generation {before:?} became {after:?}");
@@ -112,21 +106,19 @@ async fn next(scene: &Scene) -> Result<Option<ConfigMap>> {
     config_maps.get_opt(NEXT).await.context("get the ConfigMap")
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group gitops"]
-async fn a_sync_leaves_the_number_of_gateways_to_whoever_scales() -> Result<()> {
+fn a_sync_leaves_the_number_of_gateways_to_whoever_scales() -> Result<()> {
     scene::run("a_sync_leaves_the_number", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
         let mut spec = json!({"scaling": {"mode": "External"}, "replicas": 1});
-        let first = sync(scene, &spec, BECOMES_READY).await?;
-        ensure!(first.phase == "Succeeded", "{first:?}");
+        synced(scene, &spec, BECOMES_READY).await?;
         scene.namespace.apply(&autoscaler(scene.pipeline.name(), [2, 3])).await?;
         scene.pipeline.wait_gateways(2, READY).await.context("by the autoscaler")?;
         // Git changes, but still has the number of the beginning.
         spec["gateway"] = json!({"logLevel": "debug"});
         for is_changed in [true, false] {
-            let done = sync(scene, &spec, BECOMES_READY).await?;
-            ensure!(done.phase == "Succeeded", "{done:?}");
+            let done = synced(scene, &spec, BECOMES_READY).await?;
             let pipeline = done.applied.iter().find(|one| one.name.starts_with("TracePipeline/"));
             let pipeline = pipeline.context("the pipeline was not synced")?;
             ensure!(pipeline.changed == is_changed, "{done:?}");
@@ -136,28 +128,24 @@ async fn a_sync_leaves_the_number_of_gateways_to_whoever_scales() -> Result<()> 
         }
         Ok(())
     })
-    .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group gitops"]
-async fn a_pipeline_that_rests_ends_a_sync_and_keeps_later_waves_waiting() -> Result<()> {
+fn a_pipeline_that_rests_ends_a_sync_and_keeps_later_waves_waiting() -> Result<()> {
     scene::run("a_pipeline_that_rests", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
         let rests = json!({"suspend": true});
         let alone = sync_all(scene, vec![scene.pipeline.manifest(&rests)], BECOMES_READY).await?;
         ensure!(alone.phase == "Succeeded", "{alone:?}");
-        scene.pipeline.wait_condition(kind::SUSPENDED, ("True", reason::SUSPENDED), READY).await?;
+        scene.pipeline.wait_true(kind::SUSPENDED, reason::SUSPENDED, READY).await?;
         let waits = sync(scene, &rests, LOOKS).await?;
         ensure_held_back(&waits, next(scene).await?.as_ref())?;
-        let done = sync(scene, &json!({}), BECOMES_READY).await?;
-        ensure!(done.phase == "Succeeded" && next(scene).await?.is_some(), "{done:?}");
+        let done = synced(scene, &json!({}), BECOMES_READY).await?;
+        ensure!(next(scene).await?.is_some(), "{done:?}");
         // The next wave was held for this many checks, so they are enough for it once nothing holds it.
-        let again = sync(scene, &json!({}), LOOKS).await?;
-        ensure!(again.phase == "Succeeded", "{again:?}");
-        Ok(())
+        synced(scene, &json!({}), LOOKS).await.map(drop)
     })
-    .await
 }
 
 /// The pipeline in the first wave, and a ConfigMap in the second. In the list, the ConfigMap is first.
@@ -169,6 +157,13 @@ async fn sync(scene: &Scene, change: &Value, limit: Limit) -> Result<Operation> 
         "data": {"pipeline": scene.pipeline.name()},
     });
     sync_all(scene, vec![next, scene.pipeline.manifest(change)], limit).await
+}
+
+/// As [`sync`], for a sync that must succeed.
+async fn synced(scene: &Scene, change: &Value, limit: Limit) -> Result<Operation> {
+    let done = sync(scene, change, limit).await?;
+    ensure!(done.phase == "Succeeded", "{done:?}");
+    Ok(done)
 }
 
 async fn sync_all(scene: &Scene, manifests: Vec<Value>, limit: Limit) -> Result<Operation> {

@@ -7,9 +7,7 @@ mod first_row;
 mod not_kept;
 
 use e2e_fixtures::cluster::Operator;
-use e2e_fixtures::local_operator::{ensure_definition, give_back_definition};
-use e2e_stack::process::{command, output};
-use e2e_stack::target::Resolved;
+use e2e_fixtures::local_operator::give_back_definition;
 use e2e_stack::{helm, paths};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -17,11 +15,7 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt as _;
 
-use crate::environment::without_operator;
-use crate::gitops::health::assert_in_sync;
 use crate::own_operator::{at_rest, settings};
 use crate::prelude::*;
 
@@ -50,35 +44,34 @@ const PIPELINE: &str = "charted";
 /// How long an operator's pods take to end: their grace period is 40 s.
 const GONE: Duration = Duration::from_mins(2);
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group chart"]
-async fn the_chart_is_installed_upgraded_and_removed_around_a_pipeline() -> Result<()> {
-    with_release("chart", async |release| release.live().await).await
+fn the_chart_is_installed_upgraded_and_removed_around_a_pipeline() -> Result<()> {
+    with_release("chart", async |release| release.live().await)
 }
 
 /// Runs `body` with a release in its own namespace while the installed operator is paused. Then removes both, also after a failure. Before
 /// and after it, the definition is that of this checkout's chart.
-async fn with_release(word: &str, body: impl AsyncFnOnce(&Release<'_>) -> Result<()>) -> Result<()> {
+fn with_release(word: &str, body: impl AsyncFnOnce(&Release<'_>) -> Result<()>) -> Result<()> {
     // Alone: all tests share the definition, and the remaining objects are compared with those before.
     without_operator(Uses::ServersAlone, async |cluster, target| {
         let image = operator_image(cluster).await?;
         ensure_definition(cluster).await?;
         // The namespace enforces restricted pod security for the operator and for gateways.
-        let name = format!("e2e-{word}-{:x}", std::process::id());
-        let namespace = Namespace::create(cluster, &name).await?;
-        let topic = Topic::create(&target.kafka.host, &name, 2).await?;
-        let release = Release { target, namespace: namespace.clone(), image: &image };
-        let lived = Box::pin(body(&release)).await;
-        // Without a wait: a definition that is not kept goes with the last pipeline, and pipelines go with the namespace.
-        let removed = release.uninstall(&["--ignore-not-found"]).await;
-        let removed = removed.and(namespace.delete().await).and(topic.delete().await);
+        let lived = in_namespace(cluster, word, async |namespace| {
+            let topic = Topic::create(&target.kafka.host, namespace.name(), 2).await?;
+            let release = Release { target, namespace, image: &image };
+            let lived = Box::pin(body(&release)).await;
+            // Without a wait: a definition that is not kept goes with the last pipeline, and pipelines go with the namespace.
+            lived.and(release.uninstall(&["--ignore-not-found"]).await).and(topic.delete().await)
+        })
+        .await;
         let given_back = async {
             not_going(cluster).await?;
             give_back_definition(cluster).await
         };
-        lived.and(removed.and(given_back.await))
+        lived.and(given_back.await)
     })
-    .await
 }
 
 /// Waits until the definition is not being deleted: otherwise applied objects would be deleted with it.
@@ -127,13 +120,13 @@ const UPGRADE: [&str; 8] = [
 
 struct Release<'a> {
     target: &'a Resolved,
-    namespace: Namespace,
+    namespace: &'a Namespace,
     image: &'a str,
 }
 
 impl Release<'_> {
     async fn live(&self) -> Result<()> {
-        let pipeline = self.pipeline();
+        let pipeline = self.pipeline(PIPELINE);
         // With the former definition, and with an operator whose image no longer exists.
         let alone = ["image.repository=sluice.local/none", "image.tag=none", SET_ONCE];
         self.deploy(&["install", RELEASE, FIRST_CHART, "--take-ownership"], &alone).await?;
@@ -161,19 +154,17 @@ impl Release<'_> {
     /// Upgrades from the first chart to this one, and to other values of it; returns the gateways, which must not change.
     async fn upgraded(&self, pipeline: &Pipeline) -> Result<(Option<String>, Option<i64>)> {
         let image = self.image()?;
-        let image: Vec<&str> = image.iter().map(String::as_str).collect();
-        let notes = self.deploy(&UPGRADE, &image).await?;
+        let notes = self.deploy(&UPGRADE, &[&image]).await?;
         ensure!(notes.contains(self.namespace.name()), "NOTES do not name the namespace: {notes}");
         ensure!(self.knows("rollout").await?, "the upgrade left the definition as it was");
-        let looked_after = |status: &TracePipelineStatus| status.desired_replicas.is_some();
-        pipeline.wait("reconciled", READY, looked_after).await?;
+        reconciled(pipeline, "reconciled").await?;
         // Objects that the first definition accepted are accepted now, with the same meaning.
         let manifests = vec![pipeline.manifest(&first())];
         assert_in_sync(self.target.kubeconfig.clone(), manifests).await.context("the pipeline")?;
         self.in_sync(&image).await?;
         self.tested().await?;
         pipeline.apply(&change(4)).await?;
-        pipeline.wait("reconciled in its newest generation", READY, looked_after).await?;
+        reconciled(pipeline, "reconciled in its newest generation").await?;
         self.say_ready().await?;
         let keeps = |status: &TracePipelineStatus| status.default_image.as_deref() == Some(GATEWAY_IMAGE);
         pipeline.wait("keeps the image of a gateway that was ready", READY, keeps).await?;
@@ -204,11 +195,9 @@ impl Release<'_> {
         ensure!(!self.knows("rollout").await?, "the definition was not rolled back");
         ensure!(gateways == self.workload().await?, "a downgrade of the chart changed the gateways");
         // A helm rollback cannot adopt a definition that was kept; an upgrade can.
-        let image = self.image()?;
-        let image: Vec<&str> = image.iter().map(String::as_str).collect();
-        self.deploy(&UPGRADE, &image).await?;
+        self.deploy(&UPGRADE, &[&self.image()?]).await?;
         ensure!(pipeline.get().await?.uid() == uid, "the pipeline was made again");
-        pipeline.wait("reconciled again", READY, |status| status.desired_replicas.is_some()).await?;
+        reconciled(pipeline, "reconciled again").await?;
         ensure!(gateways == self.workload().await?, "an upgrade after a downgrade changed the gateways");
         assert_in_sync(self.target.kubeconfig.clone(), vec![newest.clone()]).await.context("the pipeline")
     }
@@ -225,9 +214,8 @@ impl Release<'_> {
     }
 
     /// A sync of the rendered chart would change none of the installed objects.
-    async fn in_sync(&self, values: &[&str]) -> Result<()> {
-        let values: Vec<&str> = values.iter().copied().chain([SET_ONCE]).collect();
-        let text = self.deploy(&["template", RELEASE, CHART, "--skip-tests"], &values).await?;
+    async fn in_sync(&self, image: &str) -> Result<()> {
+        let text = self.deploy(&["template", RELEASE, CHART, "--skip-tests"], &[image, SET_ONCE]).await?;
         self.assert_rendered_in_sync(&text).await.map(drop)
     }
 
@@ -249,10 +237,10 @@ impl Release<'_> {
         Ok(!fields[field].is_null())
     }
 
-    /// The operator's image as values.
-    fn image(&self) -> Result<[String; 2]> {
+    /// The operator's image as a value.
+    fn image(&self) -> Result<String> {
         let (repository, tag) = self.image.rsplit_once(':').context("the image has no tag")?;
-        Ok([format!("image.repository={repository}"), format!("image.tag={tag}")])
+        Ok(format!("image.repository={repository},image.tag={tag}"))
     }
 
     /// Runs `helm install`, `upgrade` or `template` for the namespace; returns the output.
@@ -264,7 +252,6 @@ impl Release<'_> {
         self.helm(words, &values).await
     }
 
-    /// `helm uninstall`.
     async fn uninstall(&self, words: &[&str]) -> Result<()> {
         let words: Vec<&str> = ["uninstall", RELEASE].iter().chain(words).copied().collect();
         self.helm(&words, &[]).await.map(drop)
@@ -293,8 +280,8 @@ impl Release<'_> {
     async fn workload_of(&self, pipeline: &str) -> Result<(Option<String>, Option<i64>)> {
         let name = format!("{pipeline}-gateway");
         let found = until("the gateways' StatefulSet", READY, async || {
-            let found = self.namespace.api::<StatefulSet>().get_opt(&name).await;
-            Ok(found.context("get the StatefulSet")?.map_or(Seen::NotYet("none".to_owned()), Seen::Done))
+            let found = self.namespace.api::<StatefulSet>().get(&name).await;
+            found.map(Seen::Done).context("get the StatefulSet")
         });
         let found = found.await?;
         Ok((found.uid(), found.metadata.generation))
@@ -303,16 +290,13 @@ impl Release<'_> {
     /// No node takes the gateway. In place of a kubelet, the test reports it ready.
     async fn say_ready(&self) -> Result<()> {
         let pods: Api<Pod> = self.namespace.api();
-        let name = "charted-gateway-0";
-        until("the gateway's pod", READY, async || {
-            let found = pods.get_opt(name).await.context("get the gateway's pod")?;
-            Ok(found.map_or(Seen::NotYet("none".to_owned()), |_| Seen::Done(())))
-        })
-        .await?;
         let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
         let status = Patch::Strategic(json!({"status": {"phase": "Running", "conditions": [ready]}}));
-        pods.patch_status(name, &PatchParams::default(), &status).await.context("say that it is ready")?;
-        Ok(())
+        until("the gateway's pod", READY, async || {
+            let said = pods.patch_status("charted-gateway-0", &PatchParams::default(), &status).await;
+            said.map(|_| Seen::Done(())).context("say that it is ready")
+        })
+        .await
     }
 
     /// Waits until only the objects that the release's notes name are left of the release and its operator.
@@ -348,16 +332,17 @@ impl Release<'_> {
         Ok(left.into_keys().collect())
     }
 
-    fn pipeline(&self) -> Pipeline {
-        self.pipeline_named(PIPELINE)
-    }
-
-    fn pipeline_named(&self, name: &str) -> Pipeline {
+    fn pipeline(&self, name: &str) -> Pipeline {
         let (topic, target) = (self.namespace.name(), self.target);
         let settings = settings(name, &target.kafka.pods, topic, &target.clickhouse.pods);
         let settings = Settings { image: String::new(), ..settings };
-        Pipeline::new(&self.namespace, settings)
+        Pipeline::new(self.namespace, settings)
     }
+}
+
+/// Waits until an operator has decided on the pipeline's newest generation.
+async fn reconciled(pipeline: &Pipeline, what: &str) -> Result<()> {
+    pipeline.wait(what, READY, |status| status.desired_replicas.is_some()).await.map(drop)
 }
 
 /// The fields of the usual pipeline that the first definition has.

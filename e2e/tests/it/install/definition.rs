@@ -2,9 +2,6 @@
 //! it should. Nothing is stored: every request is a dry run.
 
 use e2e_stack::TargetArgs;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::DynamicObject;
-use sluice_crds::TraceConnection;
 
 /// The cases of the tests without a server.
 #[path = "../../../../crds/tests/it/cases.rs"]
@@ -50,11 +47,11 @@ fn read(text: &str) -> Result<Value> {
 pub fn samples() -> Result<Vec<(String, String)>> {
     let folder = e2e_stack::paths::workspace().join("config/samples");
     let mut found = Vec::new();
-    for file in std::fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))? {
+    for file in fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))? {
         let file = file.context("read the folder of samples")?;
         let name = file.file_name().to_string_lossy().into_owned();
         if name.starts_with("tracepipeline") {
-            let text = std::fs::read_to_string(file.path()).with_context(|| format!("read {name}"))?;
+            let text = fs::read_to_string(file.path()).with_context(|| format!("read {name}"))?;
             found.push((name, text));
         }
     }
@@ -179,10 +176,7 @@ fn connection(namespace: &str, pointer: &str, value: Option<&str>) -> Result<Val
 #[tokio::test]
 async fn every_rule_about_a_change_sees_it_on_the_server() -> Result<()> {
     let (cluster, _turn) = begin().await?;
-    let name = format!("e2e-definition-{:x}", std::process::id());
-    let namespace = Namespace::create(&cluster, &name).await?;
-    let tried = changes(&namespace).await;
-    namespace.delete().await.and(tried)
+    in_namespace(&cluster, "definition", changes).await
 }
 
 async fn changes(namespace: &Namespace) -> Result<()> {
@@ -274,7 +268,6 @@ fn judge(wrong: &mut Vec<String>, what: &str, answer: &Result<Value, String>, me
     }
 }
 
-/// Where two values differ.
 fn differences(sent: &Value, back: &Value, at: &str) -> Vec<String> {
     match (sent, back) {
         (Value::Object(sent), Value::Object(back)) => {

@@ -5,29 +5,16 @@ use k8s_openapi::api::core::v1::Namespace as Object;
 
 use crate::prelude::*;
 
-const SMALLEST: &str = include_str!("../../../../config/samples/tracepipeline.yaml");
+const SMALLEST: &str = "config/samples/tracepipeline.yaml";
 const POLICIES: &str = "config/samples/keep-volumes.yaml";
 
-/// The label that marks a namespace.
 const LABEL: &str = "sluice.dev/keep-volumes";
-
-/// Time until an API server applies a new policy, or sees a changed label.
-const SEEN: Duration = Duration::from_mins(1);
 
 /// Tests the policies in a namespace, without deleting it, and removes them.
 pub async fn keep_volumes(namespace: &Namespace) -> Result<()> {
     let policies = files::yamls(POLICIES)?.into_iter();
     let policies: Vec<Value> = policies.map(|policy| narrowed(policy, namespace.name())).collect();
-    let mut played = Ok(());
-    for policy in &policies {
-        played = played.and(namespace.cluster().apply_strictly(policy).await.map(drop));
-    }
-    if played.is_ok() {
-        played = play(namespace).await;
-    }
-    for policy in &policies {
-        played = namespace.cluster().delete(policy).await.and(played);
-    }
+    let played = with_objects(namespace.cluster(), &policies, Box::pin(play(namespace))).await;
     played.and(mark(namespace, None).await)
 }
 
@@ -56,9 +43,7 @@ async fn play(namespace: &Namespace) -> Result<()> {
 
 async fn mark(namespace: &Namespace, value: Option<&str>) -> Result<()> {
     let namespaces: Api<Object> = Api::all(namespace.cluster().client());
-    let label = Patch::Merge(json!({"metadata": {"labels": {LABEL: value}}}));
-    let marked = namespaces.patch(namespace.name(), &PatchParams::default(), &label).await;
-    marked.map(drop).context("label the namespace")
+    merge(&namespaces, namespace.name(), json!({"metadata": {"labels": {LABEL: value}}})).await
 }
 
 /// Waits until the API server would allow the request, or would not.
@@ -68,7 +53,7 @@ async fn may(
     may: bool,
     ask: impl AsyncFn(&Namespace) -> Result<kube::Result<()>>,
 ) -> Result<()> {
-    until(&format!("that one may {what}: {may}"), SEEN, async || {
+    until(&format!("that one may {what}: {may}"), READY, async || {
         let asked = ask(namespace).await?;
         let refusal = match &asked {
             Err(kube::Error::Api(status)) if status.code == 403 => Some(&status.message),
@@ -91,7 +76,7 @@ async fn deletion(namespace: &Namespace) -> Result<kube::Result<()>> {
 
 /// A dry run of the creation.
 async fn after_enqueue(namespace: &Namespace) -> Result<kube::Result<()>> {
-    let mut pipeline: Value = serde_saphyr::from_str(SMALLEST).context("understand a sample")?;
+    let mut pipeline = files::yaml(SMALLEST)?;
     pipeline["metadata"]["namespace"] = json!(namespace.name());
     pipeline["metadata"]["name"] = json!("after-enqueue");
     pipeline["spec"]["delivery"] = json!({"commit": "AfterEnqueue"});

@@ -3,37 +3,34 @@
 //! every field. The policies that keep volumes are tested on the real server.
 
 use e2e_stack::definitions;
-use sluice_crds::{Side, TraceConnection, TracePipelineSpec};
+use sluice_crds::{Side, TracePipelineSpec};
 
-use crate::environment::Environment;
+use crate::environment::{self, Environment};
 use crate::install::definition::samples;
 use crate::install::policies;
-use crate::operator::foreign_kinds::with_definitions;
 use crate::prelude::*;
+use crate::spec::connections::counted;
 
-/// The sample with objects beside a pipeline.
 const BESIDE: &str = "config/samples/side-by-side.yaml";
 
 /// A connection and two pipelines that reference it.
 const CONNECTED: &str = "config/samples/traceconnection.yaml";
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_sample_is_taken_and_says_what_it_lacks() -> Result<()> {
+#[test]
+fn every_sample_is_taken_and_says_what_it_lacks() -> Result<()> {
     in_namespace("samples", async |namespace| {
         let applied = apply_all(namespace).await;
         applied.and(policies::keep_volumes(namespace).await)
     })
-    .await
 }
 
-/// Runs `body` in a namespace of the test's own, and removes it.
-async fn in_namespace(test: &str, body: impl AsyncFnOnce(&Namespace) -> Result<()>) -> Result<()> {
-    let _turn = Uses::Servers.turn().await?;
-    let environment = Environment::resolve().await?;
-    let name = format!("e2e-{test}-{:x}", std::process::id());
-    let namespace = Namespace::create(&environment.cluster, &name).await?;
-    let played = Box::pin(body(&namespace)).await;
-    namespace.delete().await.and(played)
+/// Runs `body` in a namespace of the test's own.
+fn in_namespace(test: &str, body: impl AsyncFnOnce(&Namespace) -> Result<()>) -> Result<()> {
+    block_on(async {
+        let _turn = Uses::Servers.turn().await?;
+        let environment = Environment::resolve().await?;
+        environment::in_namespace(&environment.cluster, test, body).await
+    })
 }
 
 async fn apply_all(namespace: &Namespace) -> Result<()> {
@@ -60,9 +57,9 @@ async fn apply_all(namespace: &Namespace) -> Result<()> {
 }
 
 /// Two pipelines share a connection, without its Secrets: both report which one is missing, and the connection counts them.
-#[tokio::test]
-async fn pipelines_of_the_sample_share_its_connection() -> Result<()> {
-    in_namespace("sample-connection", apply_connected).await
+#[test]
+fn pipelines_of_the_sample_share_its_connection() -> Result<()> {
+    in_namespace("sample-connection", apply_connected)
 }
 
 async fn apply_connected(namespace: &Namespace) -> Result<()> {
@@ -89,13 +86,8 @@ async fn apply_connected(namespace: &Namespace) -> Result<()> {
         })
         .await?;
     }
-    let connections: Api<TraceConnection> = namespace.api();
-    until("the connection to count its pipelines", READY, async || {
-        let status = connections.get("main").await.context("get the connection")?.status;
-        let pipelines = status.as_ref().and_then(|status| status.pipelines);
-        Ok(Seen::when(pipelines == Some(2), || format!("{status:?}")))
-    })
-    .await
+    // The sample's connection is called like that of the other test.
+    counted(namespace, 2).await
 }
 
 /// What the status should report for a sample without its Secrets, and does not.
@@ -180,14 +172,13 @@ fn a_sample_must_name_what_it_lacks_and_be_false() {
     assert_eq!(told("False", "", "", ""), 3);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_stands_beside_a_pipeline_is_taken_by_the_definitions_of_those_who_make_it() -> Result<()> {
+#[test]
+fn what_stands_beside_a_pipeline_is_taken_by_the_definitions_of_those_who_make_it() -> Result<()> {
     in_namespace("beside", async |namespace| {
         let mut definitions = blocking(definitions::strimzi).await?;
         definitions.push(clickhouse_installation());
         with_definitions(namespace.cluster(), &definitions, apply_beside(namespace)).await
     })
-    .await
 }
 
 async fn apply_beside(namespace: &Namespace) -> Result<()> {

@@ -16,21 +16,20 @@ const OTHER_IMAGE: &str = "sluice.local/none:1";
 const REPLACED: &str = "traces-gateway-1";
 
 /// Alone: all tests share the operator.
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group chart"]
-async fn an_operator_with_another_default_image_replaces_no_gateway_while_spans_flow() -> Result<()> {
-    with_two_images("upgraded", stays).await
+fn an_operator_with_another_default_image_replaces_no_gateway_while_spans_flow() -> Result<()> {
+    with_two_images("upgraded", stays)
 }
 
-/// Alone, too.
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group chart"]
-async fn a_pipeline_that_follows_the_operator_gets_its_image_while_spans_flow() -> Result<()> {
-    with_two_images("upgraded_automatic", follows).await
+fn a_pipeline_that_follows_the_operator_gets_its_image_while_spans_flow() -> Result<()> {
+    with_two_images("upgraded_automatic", follows)
 }
 
 /// Runs with a pipeline that names no image, and with the installed images; installs these again at the end.
-async fn with_two_images(test: &str, play: impl AsyncFnOnce(&Scene, &Images) -> Result<()>) -> Result<()> {
+fn with_two_images(test: &str, play: impl AsyncFnOnce(&Scene, &Images) -> Result<()>) -> Result<()> {
     scene::run(test, Uses::ServersAlone, 4, async |scene: &mut Scene| {
         let operator = operator_image(&scene.environment.cluster).await?;
         let images = Images { operator, gateway: scene.environment.gateway_image.clone() };
@@ -40,7 +39,6 @@ async fn with_two_images(test: &str, play: impl AsyncFnOnce(&Scene, &Images) -> 
         // Also after a failure, because other tests use what is installed.
         played.and(install(scene, &images).await)
     })
-    .await
 }
 
 async fn stays(scene: &Scene, images: &Images) -> Result<()> {
@@ -87,8 +85,7 @@ async fn follows(scene: &Scene, images: &Images) -> Result<()> {
     scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
 
     // It no longer follows, and keeps its current image.
-    scene.pipeline.apply(&as_operator("Manual")).await?;
-    scene.pipeline.wait_ready(READY).await?;
+    scene.change(&as_operator("Manual")).await?;
     let moved = scene.pipeline.gateways().uids().await?;
     install(scene, images).await?;
     let former = Some(images.gateway.as_str());
@@ -112,7 +109,6 @@ async fn next_image(scene: &Scene) -> Result<String> {
     .await
 }
 
-/// The images of the gateways that are there.
 async fn running(scene: &Scene) -> Result<BTreeSet<String>> {
     let pods = scene.pipeline.gateways().list().await?;
     let containers = pods.into_iter().filter_map(|pod| pod.spec?.containers.into_iter().next()?.image);

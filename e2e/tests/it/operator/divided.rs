@@ -3,31 +3,26 @@
 //!
 //! Owner: the test; the processes are its own, while the installed operator is paused.
 
-use e2e_fixtures::local_operator::{LocalOperator, Orders};
+use e2e_fixtures::local_operator::Orders;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use sluice_plan::names::SIGNATURE;
 
-use crate::environment::while_operator_rests;
 use crate::own_operator::program;
 use crate::prelude::*;
 
-/// Partitions: two for each of two gateways.
-const PARTITIONS: i32 = 4;
-
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group operator"]
-async fn a_pipeline_moves_to_another_operator_while_its_gateways_run_on() -> Result<()> {
-    scene::run("divided", Uses::OwnOperator, PARTITIONS, async |scene: &mut Scene| {
+fn a_pipeline_moves_to_another_operator_while_its_gateways_run_on() -> Result<()> {
+    scene::run("divided", Uses::OwnOperator, 4, async |scene: &mut Scene| {
         scene.environment.local_clickhouse_only()?;
         // Pods reach the first address by name, and the operators' processes the second on loopback.
-        let brokers = vec![scene.environment.kafka_pods.clone(), scene.environment.kafka_host.clone()];
+        let brokers = vec![scene.environment.kafka.pods.clone(), scene.environment.kafka.host.clone()];
         let settings = Settings { brokers, ..scene.pipeline.settings().clone() };
         scene.pipeline = Pipeline::new(&scene.namespace, settings);
         let cluster = scene.environment.cluster.clone();
         while_operator_rests(&cluster, Box::pin(play(scene))).await
     })
-    .await
 }
 
 async fn play(scene: &Scene) -> Result<()> {
@@ -50,7 +45,7 @@ async fn play(scene: &Scene) -> Result<()> {
     scene.pipeline.delete(FLOW).await?;
     first.program.stop().await?;
     second.program.stop().await?;
-    std::fs::remove_dir_all(&folder).context("remove the test's files")
+    fs::remove_dir_all(&folder).context("remove the test's files")
 }
 
 async fn moves(scene: &Scene, (first, second): (&LocalOperator, &LocalOperator)) -> Result<()> {
@@ -75,10 +70,8 @@ async fn moves(scene: &Scene, (first, second): (&LocalOperator, &LocalOperator))
 }
 
 async fn label(scene: &Scene, team: &str) -> Result<()> {
-    let patch = Patch::Merge(json!({"metadata": {"labels": {"team": team}}}));
-    let pipelines = scene.namespace.api::<TracePipeline>();
-    let patched = pipelines.patch(scene.pipeline.name(), &PatchParams::default(), &patch).await;
-    patched.map(drop).context("label the pipeline")
+    let label = json!({"metadata": {"labels": {"team": team}}});
+    merge(&scene.namespace.api::<TracePipeline>(), scene.pipeline.name(), label).await
 }
 
 /// Waits until the operator of this release manages the pipeline.
@@ -94,9 +87,8 @@ async fn wait_signed(scene: &Scene, release: &str) -> Result<()> {
 
 async fn wait_budget(scene: &Scene, most: i32) -> Result<()> {
     let budgets = scene.namespace.api::<PodDisruptionBudget>();
-    let name = format!("{}-gateway", scene.pipeline.name());
     until("the other budget", READY, async || {
-        let budget = budgets.get(&name).await.context("get the budget")?;
+        let budget = budgets.get(&scene.pipeline.workload_name()).await.context("get the budget")?;
         let found = budget.spec.and_then(|spec| spec.max_unavailable);
         Ok(Seen::when(found == Some(IntOrString::Int(most)), || format!("{found:?}")))
     })

@@ -1,13 +1,8 @@
 //! Definitions of kinds of other projects, which are on the cluster while a test needs them.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::DynamicObject;
 use kube::discovery::{ApiGroup, Discovery};
 
 use crate::prelude::*;
-
-/// How long it may take until a definition is served and listed; the API server collects kinds and schemas about once a second.
-const SERVED: Duration = Duration::from_mins(1);
 
 /// Awaits `body` with these definitions. An existing one belongs to another program: it is used, and stays unchanged. The others are
 /// deleted afterwards, with all objects of their kinds.
@@ -37,7 +32,7 @@ async fn define(cluster: &Cluster, definition: &Value, made: &mut Vec<String>) -
         cluster.apply(definition).await?;
         made.push(name.to_owned());
     }
-    until(&format!("{name} to be served"), SERVED, async || {
+    until(&format!("{name} to be served"), READY, async || {
         let found = api(cluster).get(name).await.context("get a definition")?;
         let conditions = found.status.and_then(|status| status.conditions).unwrap_or_default();
         let is_served = conditions.iter().any(|one| one.type_ == "Established" && one.status == "True");
@@ -55,7 +50,7 @@ async fn told_of(cluster: &Cluster, definition: &Value) -> Result<()> {
     let (group, kind) = (text(&spec["group"])?, text(&spec["names"]["kind"])?);
     let reversed: Vec<&str> = group.split('.').rev().collect();
     let schema = format!("\"{}.{}.{kind}\"", reversed.join("."), text(&spec["versions"][0]["name"])?);
-    until(&format!("{kind} to be told of"), SERVED, async || {
+    until(&format!("{kind} to be told of"), READY, async || {
         let kinds = Discovery::new(cluster.client()).filter(&[group]).run_aggregated().await;
         let kinds = kinds.context("ask for the kinds that there are")?;
         let found = kinds.get(group).map(ApiGroup::recommended_resources).unwrap_or_default();

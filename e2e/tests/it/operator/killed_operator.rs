@@ -20,16 +20,11 @@ mod lives;
 mod outside;
 mod whole;
 
-use crate::deletion::life::assert_event;
-use crate::environment::while_operator_rests;
 use crate::prelude::*;
 use crate::spec::objects::assert_memory;
 use crate::storage::volumes;
 use lives::Lives;
 use whole::{complete, wait_complete, wait_pods, wait_whole};
-
-/// Partitions: two for each of two gateways.
-const PARTITIONS: i32 = 4;
 
 /// The gateways' new memory: more than their default.
 const MEMORY: &str = "320Mi";
@@ -40,14 +35,14 @@ const ROWS_BEFORE: u64 = 4_000;
 /// Longest time for one change: many processes of two seconds each, on a busy machine.
 const LONGEST: Duration = Duration::from_mins(4);
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group killed-operator"]
-async fn an_operator_that_dies_of_every_write_finishes_every_action() -> Result<()> {
-    scene::run("killed_operator", Uses::OwnOperator, PARTITIONS, async |scene: &mut Scene| {
+fn an_operator_that_dies_of_every_write_finishes_every_action() -> Result<()> {
+    scene::run("killed_operator", Uses::OwnOperator, 4, async |scene: &mut Scene| {
         // The test may resize only volumes of this class, on the local stack.
         scene.environment.local_clickhouse_only()?;
         // Pods reach the first address by name, and the operator's process the second on loopback.
-        let brokers = vec![scene.environment.kafka_pods.clone(), scene.environment.kafka_host.clone()];
+        let brokers = vec![scene.environment.kafka.pods.clone(), scene.environment.kafka.host.clone()];
         let settings = Settings { brokers, ..scene.pipeline.settings().clone() };
         scene.pipeline = Pipeline::new(&scene.namespace, settings);
         let cluster = scene.environment.cluster.clone();
@@ -56,7 +51,6 @@ async fn an_operator_that_dies_of_every_write_finishes_every_action() -> Result<
         let restored = volumes::lets_grow(&cluster, false).await;
         played.and(restored)
     })
-    .await
 }
 
 async fn play(scene: &Scene) -> Result<()> {
@@ -82,7 +76,7 @@ async fn play(scene: &Scene) -> Result<()> {
     Box::pin(one_left(&mut lives, &smaller)).await?;
     scene.end(load).await?;
     Box::pin(deleted(&mut lives)).await?;
-    std::fs::remove_dir_all(&lives.folder).context("remove the test's files")
+    fs::remove_dir_all(&lives.folder).context("remove the test's files")
 }
 
 /// Several processes make all objects, and none makes two of them.
@@ -90,8 +84,7 @@ async fn made(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
     let done = async {
         scene.pipeline.apply(&volumes::spec("1Gi", 2)).await?;
-        let sized = ("True", reason::UP_TO_DATE);
-        scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, sized, LONGEST).await?;
+        scene.pipeline.wait_true(kind::VOLUMES_RESIZED, reason::UP_TO_DATE, LONGEST).await?;
         wait_complete(scene, 2).await
     };
     lives.act("creation", done).await?.ensure_pods(&[1, 1])
@@ -109,9 +102,7 @@ async fn grown(lives: &mut Lives<'_>) -> Result<()> {
 
 /// Each gateway is replaced exactly once.
 async fn changed(lives: &mut Lives<'_>, action: &str, change: &Value) -> Result<()> {
-    let scene = lives.scene;
-    let spec = spec(2, change);
-    lives.act(action, complete(scene, &spec)).await?.ensure_pods(&[2, 2])
+    lives.act(action, complete(lives.scene, &spec(2, change))).await?.ensure_pods(&[2, 2])
 }
 
 /// The operator tries a gateway that does not start, and rolls it back; the other gateway does not change.
@@ -120,7 +111,7 @@ async fn taken_back(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     let unknown = json!({"source": {"kafka": {"properties": {"no.such.property": "1"}}}});
     let done = async {
         scene.pipeline.apply(&spec(2, &merged(change, &unknown))).await?;
-        scene.pipeline.wait_condition(kind::READY, ("False", reason::ROLLED_BACK), LONGEST).await?;
+        scene.pipeline.wait_false(kind::READY, reason::ROLLED_BACK, LONGEST).await?;
         scene.pipeline.wait_gateways(2, LONGEST).await.context("on what ran before")?;
         wait_whole(scene, 2).await
     };
@@ -137,8 +128,7 @@ async fn healed(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     });
     let done = async {
         scene.pipeline.apply(&spec(2, &merged(change, &nowhere))).await?;
-        let waits = ("False", reason::REPLICAS_NOT_READY);
-        scene.pipeline.wait_condition(kind::READY, waits, LONGEST).await?;
+        scene.pipeline.wait_false(kind::READY, reason::REPLICAS_NOT_READY, LONGEST).await?;
         complete(scene, &spec(2, change)).await
     };
     lives.act("heal", done).await?.ensure_pods(&[1, 3])
@@ -149,9 +139,8 @@ async fn suspended(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
     let scene = lives.scene;
     let done = async {
         scene.pipeline.apply(&spec(2, &merged(change, &json!({"suspend": true})))).await?;
-        let rests = ("True", reason::SUSPENDED);
-        scene.pipeline.wait_condition(kind::SUSPENDED, rests, LONGEST).await?;
-        scene.pipeline.wait_condition(kind::READY, rests, LONGEST).await?;
+        scene.pipeline.wait_true(kind::SUSPENDED, reason::SUSPENDED, LONGEST).await?;
+        scene.pipeline.wait_true(kind::READY, reason::SUSPENDED, LONGEST).await?;
         wait_pods(scene, &[]).await?;
         wait_whole(scene, 2).await
     };
@@ -161,9 +150,7 @@ async fn suspended(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
 }
 
 async fn resumed(lives: &mut Lives<'_>, change: &Value) -> Result<()> {
-    let scene = lives.scene;
-    let spec = spec(2, change);
-    lives.act("resume", complete(scene, &spec)).await?.ensure_pods(&[1, 1])
+    lives.act("resume", complete(lives.scene, &spec(2, change))).await?.ensure_pods(&[1, 1])
 }
 
 /// Each gateway is drained and made again with another volume, and none of the former claims is left.
@@ -172,8 +159,7 @@ async fn volumes_replaced(lives: &mut Lives<'_>, action: &str, spec: &Value) -> 
     let before = volumes::uids(scene).await?;
     let done = async {
         scene.pipeline.apply(spec).await?;
-        let sized = ("True", reason::UP_TO_DATE);
-        scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, sized, LONGEST).await?;
+        scene.pipeline.wait_true(kind::VOLUMES_RESIZED, reason::UP_TO_DATE, LONGEST).await?;
         wait_complete(scene, 2).await
     };
     lives.act(action, done).await?.ensure_pods(&[2, 2])?;

@@ -1,30 +1,26 @@
 //! Two operators with one Lease: one works, the other waits. An operator that cannot renew the Lease ends before the other one begins.
 
-use e2e_fixtures::local_operator::{LocalOperator, Write, ensure_definition};
-use e2e_stack::target::Resolved;
 use k8s_openapi::api::coordination::v1::Lease;
 
-use crate::environment::without_operator;
 use crate::own_operator::{self, at_rest, settings};
 use crate::prelude::*;
 
 /// It gives up 12 s after its last renewal, and checks every 2 s; the rest is for a busy machine.
 const GIVES_UP: Duration = Duration::from_secs(40);
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_cannot_renew_ends_before_another_writes() -> Result<()> {
-    without_operator(Uses::OwnOperator, run).await
+#[test]
+fn a_leader_that_cannot_renew_ends_before_another_writes() -> Result<()> {
+    without_operator(Uses::OwnOperator, run)
 }
 
 async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
     ensure_definition(cluster).await?;
-    let name = format!("e2e-lease-{:x}", std::process::id());
-    let folder = files::temporary(&name)?;
-    let namespace = Namespace::create(cluster, &name).await?;
-    let ran = two(&namespace, target, &folder).await;
-    let removed = namespace.delete().await;
-    ran.and(removed)?;
-    std::fs::remove_dir_all(&folder).context("remove the test's files")
+    in_namespace(cluster, "lease", async |namespace| {
+        let folder = files::temporary(namespace.name())?;
+        two(namespace, target, &folder).await?;
+        fs::remove_dir_all(&folder).context("remove the test's files")
+    })
+    .await
 }
 
 async fn two(namespace: &Namespace, target: &Resolved, folder: &Path) -> Result<()> {

@@ -3,7 +3,6 @@
 use e2e_bench::operator_scale::{Order, measure};
 use e2e_fixtures::local_operator::Silent;
 
-use crate::environment::without_operator;
 use crate::own_operator::program;
 use crate::prelude::*;
 
@@ -12,12 +11,11 @@ use crate::prelude::*;
 const ORDER: Order = Order { pipelines: 30, quiet: Duration::from_secs(35), silent: Silent(60) };
 
 /// The small form of `e2e-bench operator-scale`, which counts requests in a proxy between the operator and the API server.
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group operator"]
-async fn a_second_reconcile_writes_nothing_whatever_the_number_of_pipelines() -> Result<()> {
+fn a_second_reconcile_writes_nothing_whatever_the_number_of_pipelines() -> Result<()> {
     let report =
-        without_operator(Uses::OwnOperator, async |_, target| measure(&ORDER, target, &program()).await)
-            .await?;
+        without_operator(Uses::OwnOperator, async |_, target| measure(&ORDER, target, &program()).await)?;
     ensure!(report.holds(), "{}", report.lines().join("\n"));
     Ok(())
 }

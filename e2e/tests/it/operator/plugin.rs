@@ -1,20 +1,14 @@
 //! `kubectl sluice` with a running pipeline: each command prints the right facts, also as JSON, and exits with the status in its help.
 
-use e2e_stack::TargetArgs;
-use e2e_stack::programs::{self, Form};
-use kube::ResourceExt;
+use e2e_stack::programs;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use sluice_gateway_config::pod_uid::POD_UID_HEADER;
 use sluice_plan::names::{ADMIN_PORT, CONTROL_PORT, KEPT_OUT};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
-use crate::delivery::malformed::good;
+use crate::environment;
 use crate::prelude::*;
-
-/// Variable that names the plugin's program; without it, the program is compiled.
-const PROGRAM: &str = "SLUICE_KUBECTL_PROGRAM";
 
 /// Partitions of the topic; the pipeline has one gateway for four of them.
 const PARTITIONS: i32 = 8;
@@ -22,10 +16,6 @@ const PARTITIONS: i32 = 8;
 /// Spans that the pipeline reads: enough that the group has committed every partition.
 const SPANS: u64 = 20_000;
 
-/// How long the operator may take to write an observation into the status.
-const SOON: Duration = Duration::from_secs(90);
-
-/// The output and the exit status of a command.
 struct Ended {
     code: Option<i32>,
     out: String,
@@ -35,7 +25,7 @@ struct Ended {
 impl Ended {
     /// Its output as JSON; fails unless the exit status is `code`.
     fn json(&self, code: i32) -> Result<Value> {
-        ensure!(self.code == Some(code), "ended with {:?}: {}{}", self.code, self.out, self.told);
+        self.has(code, "")?;
         serde_json::from_str(&self.out).with_context(|| format!("understand {:?}", self.out))
     }
 
@@ -52,7 +42,6 @@ impl Ended {
     }
 }
 
-/// The plugin, with a kubeconfig and a namespace.
 struct Plugin {
     program: PathBuf,
     kubeconfig: PathBuf,
@@ -61,9 +50,8 @@ struct Plugin {
 
 impl Plugin {
     fn of(scene: &Scene) -> Result<Plugin> {
-        let compiled = || programs::KUBECTL.file(Form::Checked);
-        let program = std::env::var_os(PROGRAM).map_or_else(compiled, PathBuf::from);
-        let kubeconfig = TargetArgs::from_environment().target()?.resolve()?.kubeconfig;
+        let program = environment::program("SLUICE_KUBECTL_PROGRAM", programs::KUBECTL);
+        let kubeconfig = scene.environment.kubeconfig()?;
         Ok(Plugin { program, kubeconfig, namespace: scene.namespace.name().to_owned() })
     }
 
@@ -78,11 +66,21 @@ impl Plugin {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(Ended { code: output.status.code(), out: text(&output.stdout), told: text(&output.stderr) })
     }
+
+    /// Waits until a command ends with success, and `is_so` accepts its output.
+    async fn wait(&self, what: &str, words: &str, is_so: impl Fn(&str) -> bool) -> Result<Ended> {
+        until(what, READY, async || {
+            let ended = self.run(words).await?;
+            let is_done = ended.code == Some(0) && is_so(&ended.out);
+            Ok(if is_done { Seen::Done(ended) } else { Seen::NotYet(ended.out + &ended.told) })
+        })
+        .await
+    }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group operator"]
-async fn the_plugin_tells_and_drains_a_pipeline_that_runs() -> Result<()> {
+fn the_plugin_tells_and_drains_a_pipeline_that_runs() -> Result<()> {
     scene::run("the_plugin_tells_and_drains", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
         let plugin = Plugin::of(scene)?;
         plugin.run("status traces").await?.has(66, "there is no pipeline traces")?;
@@ -96,7 +94,6 @@ async fn the_plugin_tells_and_drains_a_pipeline_that_runs() -> Result<()> {
         found?;
         drains(scene, &plugin).await
     })
-    .await
 }
 
 /// The pipelines of other tests still have the former fields of resources, about which `status` warns.
@@ -107,23 +104,16 @@ fn with_nothing_deprecated() -> Value {
 
 /// `status`, `lag` and `spool`, for people and for programs.
 async fn tells(plugin: &Plugin) -> Result<()> {
-    until("a status that says ready", SOON, async || {
-        let ended = plugin.run("status traces").await?;
-        let is_told = ended.code == Some(0) && ended.out.contains("2 of 2 gateways ready");
-        Ok(Seen::when(is_told, || ended.out + &ended.told))
-    })
-    .await?;
+    let is_ready = |out: &str| out.contains("2 of 2 gateways ready");
+    plugin.wait("a status that says ready", "status traces", is_ready).await?;
     let story = plugin.run("status --json").await?.json(0)?;
     ensure!(story[0]["name"] == "traces" && story[0]["toDo"] == json!([]), "{story}");
-    until("every partition told, and none behind", SOON, async || {
-        let ended = plugin.run("lag traces --json").await?;
-        let lag: Value = serde_json::from_str(&ended.out).unwrap_or_default();
-        let is_done = |one: &Value| one["lagMessages"] == 0 && one["gateway"].is_string();
-        let of_all =
-            lag["partitions"].as_array().is_some_and(|all| all.len() == 8 && all.iter().all(is_done));
-        Ok(Seen::when(ended.code == Some(0) && of_all, || ended.out + &ended.told))
-    })
-    .await?;
+    let is_read = |one: &Value| one["lagMessages"] == 0 && one["gateway"].is_string();
+    let are_read = |out: &str| {
+        let lag: Value = serde_json::from_str(out).unwrap_or_default();
+        lag["partitions"].as_array().is_some_and(|all| all.len() == 8 && all.iter().all(is_read))
+    };
+    plugin.wait("every partition told, and none behind", "lag traces --json", are_read).await?;
     plugin.run("lag traces").await?.has(0, "0 messages behind in 8 partitions")?;
     let spool = plugin.run("spool traces --json").await?.json(0)?;
     let gateways = spool["gateways"].as_array().context("no gateways")?;
@@ -143,9 +133,9 @@ async fn audits(scene: &Scene, plugin: &Plugin) -> Result<()> {
     // The gateway checks the form of an option; the plugin passes on its exit code and message.
     plugin.run("audit traces --since yesterday").await?.has(64, "--since")?;
     plugin.run("audit others").await?.has(66, "there is no pipeline others")?;
-    until("no pod of an audit", SOON, async || {
+    until("no pod of an audit", READY, async || {
         let left: Vec<Pod> = scene.namespace.list("app.kubernetes.io/component=audit").await?;
-        let left: Vec<_> = left.iter().map(ResourceExt::name_any).collect();
+        let left: Vec<_> = left.iter().map(Pod::name_any).collect();
         Ok(Seen::when(left.is_empty(), || left.join(", ")))
     })
     .await
@@ -156,19 +146,14 @@ async fn letters(scene: &Scene, plugin: &Plugin) -> Result<()> {
     let mut cut_short = good("cut short");
     cut_short.truncate(cut_short.len() - 4);
     let producer: FutureProducer = ClientConfig::new()
-        .set("bootstrap.servers", &scene.environment.kafka_host)
+        .set("bootstrap.servers", &scene.environment.kafka.host)
         .create()
         .context("make a producer")?;
     let record = FutureRecord::<(), _>::to(scene.topic.name()).partition(3).payload(&cut_short);
     let sent = producer.send(record, Duration::from_secs(30)).await;
     sent.map_err(|(error, _)| error).context("produce a message that cannot be read")?;
-    let list = until("a letter", SOON, async || {
-        let ended = plugin.run("dead-letter traces list --json --limit 5").await?;
-        let is_there = ended.code == Some(0) && !ended.out.is_empty();
-        Ok(if is_there { Seen::Done(ended) } else { Seen::NotYet(ended.out + &ended.told) })
-    })
-    .await?;
-    let letter = list.json(0)?;
+    let list = "dead-letter traces list --json --limit 5";
+    let letter = plugin.wait("a letter", list, |out| !out.is_empty()).await?.json(0)?;
     ensure!(letter["partition"] == 3 && letter["topic"] == scene.topic.name(), "{letter}");
     plugin.run("dead-letter traces show --limit 1").await?.has(0, scene.topic.name())?;
     let would_be = format!("would be replayed to {}/3", scene.topic.name());
@@ -179,11 +164,10 @@ async fn letters(scene: &Scene, plugin: &Plugin) -> Result<()> {
 
 /// `drain` until nothing is held, while the operator leaves the gateway alone, and `undrain`.
 async fn drains(scene: &Scene, plugin: &Plugin) -> Result<()> {
-    let pods = scene.pipeline.gateways().list().await?;
-    let found = pods.first().context("no gateway")?;
+    let found = scene.pipeline.gateways().first().await?;
     let pod = found.name_any();
     has_partitions(plugin, &pod, |count| count == PARTITIONS / 2).await?;
-    takes_commands_of_who_names_it(found).await?;
+    takes_commands_of_who_names_it(&found).await?;
     let held = plugin.run(&format!("drain {pod} --json --timeout 60")).await?.json(0)?;
     ensure!(held["blocks"] == 0 && held["uncommitted"] == 0, "{held}");
     has_partitions(plugin, &pod, |count| count == 0).await?;
@@ -220,7 +204,7 @@ async fn takes_commands_of_who_names_it(pod: &Pod) -> Result<()> {
 
 /// Waits until every partition has a gateway, and this gateway has a number of partitions that `wanted` accepts.
 async fn has_partitions(plugin: &Plugin, pod: &str, wanted: impl Fn(i32) -> bool) -> Result<()> {
-    until(&format!("the partitions of {pod}"), SOON, async || {
+    until(&format!("the partitions of {pod}"), READY, async || {
         let lag = plugin.run("lag traces --json").await?.json(0)?;
         let owners: Vec<Option<&str>> = lag["partitions"]
             .as_array()

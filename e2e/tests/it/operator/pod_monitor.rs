@@ -1,21 +1,19 @@
 //! The `PodMonitor` of a pipeline's gateways; a cluster may get this kind later.
 
 use e2e_stack::definitions;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use sluice_plan::PodMonitor;
 
-use crate::deletion::life::events;
-use crate::operator::foreign_kinds::with_definitions;
+use crate::deletion::life::told;
 use crate::prelude::*;
 
 /// The definition of the kind, from the Prometheus operator or from a test.
 const DEFINITION: &str = "podmonitors.monitoring.coreos.com";
 
 /// Alone: its objects are deleted with the definition, which the whole cluster shares.
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group operator"]
-async fn a_pod_monitor_is_made_where_the_cluster_knows_the_kind_and_goes_with_its_switch() -> Result<()> {
-    let all = blocking(definitions::monitoring).await?.into_iter();
+fn a_pod_monitor_is_made_where_the_cluster_knows_the_kind_and_goes_with_its_switch() -> Result<()> {
+    let all = definitions::monitoring()?.into_iter();
     let of_pods: Vec<Value> = all.filter(|one| one["spec"]["names"]["kind"] == "PodMonitor").collect();
     ensure!(of_pods.len() == 1, "{} definitions of PodMonitor", of_pods.len());
     scene::run("a_pod_monitor", Uses::ServersAlone, 4, async |scene: &mut Scene| {
@@ -23,12 +21,11 @@ async fn a_pod_monitor_is_made_where_the_cluster_knows_the_kind_and_goes_with_it
         let is_known = Api::<CustomResourceDefinition>::all(cluster.client()).get_opt(DEFINITION).await;
         let is_known = is_known.context("look for the definition")?.is_some();
         scene.start(&monitored("main")).await.context("with or without the kind")?;
-        let told = events(scene).await?;
-        let is_told = told.iter().any(|reason| reason == "NoPodMonitors");
+        let told = told(scene).await?;
+        let is_told = told.iter().any(|(reason, _)| reason == "NoPodMonitors");
         ensure!(is_told != is_known, "the cluster knows the kind: {is_known}; the events are {told:?}");
         with_definitions(&cluster, &of_pods, with_kind(scene)).await
     })
-    .await
 }
 
 async fn with_kind(scene: &Scene) -> Result<()> {

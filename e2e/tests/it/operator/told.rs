@@ -2,7 +2,6 @@
 //! the reason for its size, what it is doing, and what the user must do.
 
 use e2e_stack::kubernetes;
-use e2e_stack::paths::Paths;
 use tokio::process::Command;
 
 use crate::prelude::*;
@@ -10,23 +9,20 @@ use crate::prelude::*;
 /// Partitions: two gateways, of four each.
 const PARTITIONS: i32 = 8;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn kubectl_tells_what_a_pipeline_is_and_what_a_person_must_do() -> Result<()> {
+#[test]
+fn kubectl_tells_what_a_pipeline_is_and_what_a_person_must_do() -> Result<()> {
     scene::run("kubectl_tells", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
         scene.topic.delete().await?;
         scene.apply_credentials().await?;
         scene.pipeline.apply(&json!({})).await?;
-        let missing = ("False", reason::TOPIC_MISSING);
-        scene.pipeline.wait_condition(kind::SOURCE_REACHABLE, missing, READY).await?;
+        scene.pipeline.wait_false(kind::SOURCE_REACHABLE, reason::TOPIC_MISSING, READY).await?;
         waits(scene).await?;
-        let name = scene.topic.name().to_owned();
-        scene.topic = Topic::create(&scene.environment.kafka_host, &name, PARTITIONS).await?;
+        scene.topic = scene.topic.again(PARTITIONS).await?;
         scene.pipeline.wait_ready(READY).await?;
         let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
         scene.assert_nothing_lost(&sent).await?;
         runs(scene).await
     })
-    .await
 }
 
 /// It waits for a topic, and the output names the topic that a user must create.

@@ -7,8 +7,8 @@ use crate::prelude::*;
 /// The canary.
 const FIRST: &str = "traces-gateway-2";
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
+#[test]
+fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
     let body = async |scene: &mut Scene| {
         scene.start(&spec(&json!({}))).await?;
         let load = scene.load(SPANS_PER_SECOND);
@@ -27,21 +27,12 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
             .pipeline
             .apply(&spec(&json!({"sink": {"clickhouse": {"schema": unmanaged}}, "gateway": bad})))
             .await?;
-        let rolled_back = ("False", reason::ROLLED_BACK);
-        let said = scene.pipeline.wait_condition(kind::READY, rolled_back, READY).await?;
+        let said = scene.pipeline.wait_false(kind::READY, reason::ROLLED_BACK, READY).await?;
         ensure!(said.contains("ErrImageNeverPull") && said.contains(FIRST), "Ready says {said:?}");
         assert_state(&scene.pipeline, "rolled-back").await?;
         assert_event(scene, &said).await?;
-        let back = until("all gateways after what failed", READY, async || {
-            let status = scene.pipeline.status().await?;
-            let ready = status.ready_replicas;
-            Ok(if ready == Some(3) {
-                Seen::Done(uids(scene).await?)
-            } else {
-                Seen::NotYet(format!("{ready:?} ready"))
-            })
-        })
-        .await?;
+        scene.pipeline.wait_gateways(3, READY).await.context("after what failed")?;
+        let back = uids(scene).await?;
         ensure!(others(&back) == others(&good), "others were touched: {good:?}, then {back:?}");
 
         let mended = json!({
@@ -55,7 +46,7 @@ async fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
 
         scene.end(load).await
     };
-    scene::run("rollout", Uses::Servers, 6, body).await
+    scene::run("rollout", Uses::Servers, 6, body)
 }
 
 fn spec(change: &Value) -> Value {

@@ -2,7 +2,6 @@
 //! none, reports which gateways leave and how far they are; so does a pipeline that is deleted meanwhile. Once the server is back, it is
 //! drained and deleted. Numbered spans flow the whole time: none is lost, none doubled.
 
-use crate::deletion::life::assert_event;
 use crate::prelude::*;
 
 /// Load of numbered spans: small, because gateways keep everything that arrives while the server is unreachable.
@@ -11,19 +10,16 @@ const SPANS_PER_SECOND: u64 = 500;
 /// Rows that must be in the table before the outage.
 const ROWS_BEFORE: u64 = 2_000;
 
-/// Time for a load to pass, and for gateways to start or to leave. The operator knows after two checks, half a minute apart, that inserts
-/// fail.
-const FLOW: Duration = Duration::from_mins(3);
-
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group deletion"]
-async fn who_cannot_leave_is_named_and_goes_once_the_server_is_back() -> Result<()> {
+fn who_cannot_leave_is_named_and_goes_once_the_server_is_back() -> Result<()> {
     scene::run("leaving", Uses::Servers, 4, async |scene: &mut Scene| {
         let front = scene.front().await?;
         scene.start(&spec(2, false)).await?;
         let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
         front.go(Way::Refused);
-        reached(&scene.pipeline, "inserts-failing", FLOW, is_sink_failing).await?;
+        let fails = |status: &TracePipelineStatus| has(status, kind::SINK_REACHABLE, reason::INSERTS_FAILING);
+        reached(&scene.pipeline, "inserts-failing", FLOW, fails).await?;
         let before = scene.pipeline.gateways().uids().await?;
         scene.pipeline.apply(&spec(1, false)).await?;
         reached(&scene.pipeline, "scaling", FLOW, drains_to(1)).await?;
@@ -35,7 +31,6 @@ async fn who_cannot_leave_is_named_and_goes_once_the_server_is_back() -> Result<
         ensure!(after.keys().eq(before.keys()), "the gateways are {after:?}, were {before:?}");
         scene.end(load).await
     })
-    .await
 }
 
 fn spec(replicas: u32, suspend: bool) -> Value {
@@ -47,11 +42,6 @@ fn drains_to(target: u32) -> impl Fn(&TracePipelineStatus) -> bool {
     move |status| {
         drain(status).is_some_and(|drain| (drain.state, drain.target) == (DrainState::Draining, target))
     }
-}
-
-/// No gateway inserts, and the operator knows it.
-fn is_sink_failing(status: &TracePipelineStatus) -> bool {
-    status.conditions.iter().any(|one| one.reason == reason::INSERTS_FAILING)
 }
 
 /// It is held while its gateways are not empty, and is deleted with its volumes when they are.

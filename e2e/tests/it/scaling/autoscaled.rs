@@ -25,10 +25,8 @@ const REPLICAS_MAX: u32 = 12;
 /// number.
 const USEFUL_STEPS: [u32; 6] = [1, 2, 3, 4, 6, 12];
 
-/// CPU limit of one gateway.
 const CPU_LIMIT: &str = "40m";
 
-/// Spans of a message of this shape.
 const MESSAGE_SPANS: u64 = 100;
 
 /// Load of numbered spans, a kilobyte each, during which the operator measures the capacity of one gateway: a few messages a second.
@@ -67,9 +65,9 @@ const LOOK: Duration = Duration::from_millis(300);
 /// A younger backlog than this does not count, seconds.
 const CAUGHT_UP_SECONDS: i64 = 30;
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group autoscaled"]
-async fn replicas_follow_the_load_and_leave_when_empty() -> Result<()> {
+fn replicas_follow_the_load_and_leave_when_empty() -> Result<()> {
     let body = async |scene: &mut Scene| {
         let front = scene.front().await?;
         scene.start(&spec("Recommend")).await?;
@@ -94,7 +92,7 @@ async fn replicas_follow_the_load_and_leave_when_empty() -> Result<()> {
         let sent = many.and(load.stop().await?);
         scene.assert_nothing_lost(&sent).await.map(drop)
     };
-    scene::run("replicas_follow_the_load", Uses::ServersAlone, PARTITIONS, body).await
+    scene::run("replicas_follow_the_load", Uses::ServersAlone, PARTITIONS, body)
 }
 
 /// The capacity of one gateway in spans a second, as measured by the operator.
@@ -154,7 +152,7 @@ async fn slow_server(scene: &Scene, front: &SinkFront, before: u32) -> Result<()
 
 /// The status names the server as the limit. The server stays slow for a while after that.
 async fn limited_for_a_while(scene: &Scene) -> Result<()> {
-    scene.pipeline.wait_condition(kind::SCALING_LIMITED, ("True", "SinkLimited"), DECIDED).await?;
+    scene.pipeline.wait_true(kind::SCALING_LIMITED, "SinkLimited", DECIDED).await?;
     // The time with a slow server is the fault itself, so this waits for no condition.
     tokio::time::sleep(WATCHED).await;
     Ok(())
@@ -174,13 +172,11 @@ async fn fewer_gateways(scene: &Scene, before: u32) -> Result<()> {
 
 /// Ends only with an error: when more gateways than `most` are wanted, requested from Kubernetes, or running.
 async fn watch_at_most(scene: &Scene, most: u32) -> Result<Infallible> {
-    let workloads: Api<StatefulSet> = scene.namespace.api();
-    let workload = format!("{}-gateway", scene.pipeline.name());
     let mut looks = interval(LOOK);
     loop {
         looks.tick().await;
         let status = scene.pipeline.get().await?.status.context("the pipeline has no status")?;
-        let asked_for = workloads.get(&workload).await.context("get the StatefulSet")?;
+        let asked_for = scene.pipeline.workload().await?.context("there is no StatefulSet")?;
         let asked_for = asked_for.spec.and_then(|spec| u32::try_from(spec.replicas?).ok());
         let (wanted, there) = (status.desired_replicas, status.replicas);
         ensure!(
@@ -199,28 +195,25 @@ fn load_after(scene: &Scene, before: &Sent, spans_per_second: u64) -> Load {
     Load::start_numbers(&scene.producer, feed, next..u64::MAX)
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group autoscaled"]
-async fn the_scale_subresource_is_anybodys_in_external() -> Result<()> {
+fn the_scale_subresource_is_anybodys_in_external() -> Result<()> {
     let body = async |scene: &mut Scene| {
         scene.start(&json!({"scaling": {"mode": "External"}, "replicas": 1})).await?;
-        scene.pipeline.wait_condition(kind::SCALING_ACTIVE, ("False", "External"), READY).await?;
+        scene.pipeline.wait_false(kind::SCALING_ACTIVE, "External", READY).await?;
         let load = scene.load(1_000);
         kubectl(scene, &["scale", "tp/traces", "--replicas=3"]).await?;
         seen(scene, "has three gateways", |status| status.ready_replicas == Some(3)).await?;
         // Without metrics, an HPA only keeps its bounds, which is enough to see that it finds and writes the number.
         scene.namespace.apply(&autoscaler(scene.pipeline.name(), [1, 2])).await?;
-        seen(scene, "has two gateways", |status| {
-            status.replicas == Some(2) && status.ready_replicas == Some(2)
-        })
-        .await?;
+        scene.pipeline.wait_replicas(2, DECIDED).await?;
         let hpas: Api<HorizontalPodAutoscaler> = scene.namespace.api();
         let hpa = hpas.get("traces").await.context("get the HorizontalPodAutoscaler")?;
         let current = hpa.status.and_then(|status| status.current_replicas);
         ensure!(current.is_some(), "the autoscaler does not see how many gateways there are");
         scene.end(load).await
     };
-    scene::run("scale_subresource", Uses::Servers, PARTITIONS, body).await
+    scene::run("scale_subresource", Uses::Servers, PARTITIONS, body)
 }
 
 /// An HPA without metrics, which only keeps the number within these bounds.

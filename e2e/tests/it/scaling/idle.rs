@@ -3,26 +3,18 @@
 
 use crate::prelude::*;
 
-/// Partitions: after the idle time, some of them get no messages.
-const PARTITIONS: i32 = 4;
-
 /// Spans before and after the idle time.
 const SPANS: u64 = 20_000;
 
 /// Time until the last gateway has left: a minute without a message, polls of 15 s, a drain, and a busy machine.
 const LEFT: Duration = Duration::from_mins(5);
 
-fn spec() -> Value {
-    json!({
-        "scaling": {"mode": "Auto", "minReplicas": 0, "maxReplicas": 2, "idle": {"after": "1m"}, "drain": {"timeout": "2m"}},
-    })
-}
-
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group autoscaled"]
-async fn an_idle_topic_has_no_gateways_until_a_message_arrives() -> Result<()> {
-    scene::run("idle_topic", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
-        scene.start(&spec()).await?;
+fn an_idle_topic_has_no_gateways_until_a_message_arrives() -> Result<()> {
+    scene::run("idle_topic", Uses::Servers, 4, async |scene: &mut Scene| {
+        let idle = json!({"mode": "Auto", "minReplicas": 0, "maxReplicas": 2, "idle": {"after": "1m"}, "drain": {"timeout": "2m"}});
+        scene.start(&json!({"scaling": idle})).await?;
         let feed = scene.feed(Shape::Numbered, None);
         let first = scene.producer.produce(&feed, 0..SPANS).await?;
         scene.wait_rows(SPANS, READY).await?;
@@ -34,7 +26,6 @@ async fn an_idle_topic_has_no_gateways_until_a_message_arrives() -> Result<()> {
         scene.assert_nothing_lost(&first.and(second)).await?;
         rests(scene).await
     })
-    .await
 }
 
 /// The pipeline reports that it is idle, and has no pods.

@@ -4,12 +4,9 @@
 //! A gateway of the usual size does not run out of memory. So the test lowers the limit of the running container's cgroup to its usage,
 //! without the kubelet, and then the kernel kills it. The local node is this machine.
 
-use std::fs;
-
 use k8s_openapi::api::core::v1::ContainerStatus;
 use sluice_crds::{MemoryResize, MemoryResizeState};
 
-use crate::deletion::life::assert_event;
 use crate::prelude::*;
 use crate::spec::quotas::limit;
 
@@ -19,20 +16,19 @@ const SQUEEZE_BYTES: u64 = 1 << 20;
 /// Depth below `/sys/fs/cgroup` down to which a container's cgroup is searched.
 const CGROUP_DEPTH_MAX: usize = 8;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_the_kernel_killed_is_given_more_memory_in_place() -> Result<()> {
+#[test]
+fn a_gateway_that_the_kernel_killed_is_given_more_memory_in_place() -> Result<()> {
     scene::run("resize", Uses::Servers, 4, async |scene: &mut Scene| {
         // The nodes of another cluster are not this machine.
         scene.environment.local_clickhouse_only()?;
         scene.start(&json!({"gateway": {"resources": {"resize": "InPlace"}}})).await?;
-        let before = gateway(scene).await?;
+        let before = scene.pipeline.gateways().first().await?;
         squeeze(&before)?;
         let load = scene.load(SPANS_PER_SECOND);
         given(scene, &load, &before).await?;
         refused(scene, &load, &before).await?;
         scene.end(load).await
     })
-    .await
 }
 
 /// 256Mi are three quarters of the new limit, rounded up.
@@ -40,7 +36,7 @@ async fn given(scene: &Scene, load: &Load, before: &Pod) -> Result<()> {
     let entry = wait_resize(scene, MemoryResizeState::Done, 1).await?;
     ensure!(entry.memory == "384Mi", "{entry:?}");
     scene.pipeline.wait_ready(READY).await?;
-    let after = gateway(scene).await?;
+    let after = scene.pipeline.gateways().first().await?;
     ensure!(after.uid() == before.uid(), "the pod was replaced");
     ensure!(spec_memory(&after).as_deref() == Some("384Mi"), "the pod asks for {:?}", spec_memory(&after));
     let limit = fs::read_to_string(limit_file(&after)?).context("read the limit")?;
@@ -52,11 +48,11 @@ async fn given(scene: &Scene, load: &Load, before: &Pod) -> Result<()> {
 /// A quota has no room for the next step: the status quotes the quota's message, and the gateway runs on with its current limit.
 async fn refused(scene: &Scene, load: &Load, before: &Pod) -> Result<()> {
     limit(&scene.namespace, "tight", &json!({"limits.memory": "400Mi"})).await?;
-    squeeze(&gateway(scene).await?)?;
+    squeeze(&scene.pipeline.gateways().first().await?)?;
     let entry = wait_resize(scene, MemoryResizeState::Refused, 2).await?;
     ensure!(entry.memory == "512Mi" && entry.message.contains("exceeded quota: tight"), "{entry:?}");
     scene.pipeline.wait_ready(READY).await?;
-    let after = gateway(scene).await?;
+    let after = scene.pipeline.gateways().first().await?;
     ensure!(after.uid() == before.uid(), "the pod was replaced");
     ensure!(spec_memory(&after).as_deref() == Some("384Mi"), "the pod asks for {:?}", spec_memory(&after));
     scene.wait_acked(load, SPANS_BETWEEN, FLOW).await
@@ -70,10 +66,6 @@ async fn wait_resize(scene: &Scene, state: MemoryResizeState, ends: u32) -> Resu
     let entry = status.memory_resizes.into_iter().next().context("nothing is said of memory")?;
     say::progress(scene.namespace.name(), &format!("{entry:?}"));
     Ok(entry)
-}
-
-async fn gateway(scene: &Scene) -> Result<Pod> {
-    scene.pipeline.gateways().list().await?.into_iter().next().context("there is no gateway")
 }
 
 fn container(pod: &Pod) -> Option<&ContainerStatus> {

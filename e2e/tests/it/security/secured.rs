@@ -11,12 +11,10 @@ mod operator;
 pub mod pods;
 mod tokens;
 
-use std::fs;
 use std::process::Command;
 
 use e2e_fixtures::gateway::{Orders, write_config};
 
-use crate::delivery::malformed::good;
 use crate::delivery::process;
 use crate::environment::{self, Servers};
 use crate::prelude::*;
@@ -28,7 +26,6 @@ use tokens::Tokens;
 /// Lifetime of a token that outlives a test.
 const TOKEN_SECONDS: u64 = 3_600;
 
-/// The servers of the tests.
 struct Secured {
     folder: PathBuf,
     keys: Keys,
@@ -53,9 +50,9 @@ impl Secured {
             fs::write(folder.join(file), text).context("write user and password")?;
         }
         Ok(Secured {
-            front: Front::start(&servers.clickhouse.url, &keys, false).await?,
-            mutual_front: Front::start(&servers.clickhouse.url, &keys, true).await?,
-            broker: Broker::start(&folder, &keys).await?,
+            front: Front::start("127.0.0.1", &servers.clickhouse.url, Some((&keys, false))).await?,
+            mutual_front: Front::start("127.0.0.1", &servers.clickhouse.url, Some((&keys, true))).await?,
+            broker: Broker::start(&folder, &keys, None, None).await?,
             folder,
             keys,
             servers,
@@ -82,105 +79,78 @@ impl Secured {
             "passwordFile": self.folder.join(password),
         })
     }
+}
 
-    /// User and password of `ClickHouse`.
-    fn credentials(&self) -> Result<Value> {
-        let (user, password) = (self.folder.join("ch-user"), self.folder.join("ch-password"));
-        fs::write(&user, &self.servers.clickhouse.user).context("write ClickHouse's user")?;
-        fs::write(&password, &self.servers.clickhouse.password).context("write ClickHouse's password")?;
-        Ok(json!({"usernameFile": user, "passwordFile": password}))
-    }
+/// A way to connect: its name, its settings, and the words in the message of `check`: none if the way is correct.
+type Case = (&'static str, Value, &'static [&'static str]);
 
-    /// Ways to connect to Kafka, and the words in the message of `check`: none if the way is correct.
-    fn kafka_cases(&self) -> Vec<(&'static str, Value, &'static [&'static str])> {
-        let at = |address: &str, change: Value| merged(&json!({"bootstrapServers": [address]}), &change);
-        let Broker { tls, mutual, sasl_tls, sasl, .. } = &self.broker;
-        let other = json!({"tls": {"caFile": self.keys.certificate("other-ca")}});
-        let login = |mechanism: &str, password: &str| {
-            at(sasl_tls, json!({"tls": self.tls(), "sasl": self.sasl(mechanism, password)}))
-        };
-        vec![
-            ("tls", at(tls, json!({"tls": self.tls()})), &[]),
-            ("mutual", at(mutual, json!({"tls": self.tls_as("client")})), &[]),
-            ("plain", login("Plain", "password"), &[]),
-            ("scram 256", login("ScramSha256", "password"), &[]),
-            ("scram 512", login("ScramSha512", "password"), &[]),
-            ("without tls", at(sasl, json!({"sasl": self.sasl("ScramSha512", "password")})), &[]),
-            (
-                "another authority",
-                at(tls, other),
-                &["certificate verify failed", "is signed by an authority in"],
-            ),
-            (
-                "another name",
-                at(&tls.replace("localhost", "127.0.0.1"), json!({"tls": self.tls()})),
-                &["verify failed", "made out to the host in source.kafka.bootstrapServers"],
-            ),
-            (
-                "no certificate",
-                at(mutual, json!({"tls": self.tls()})),
-                &["set source.kafka.tls.certificateFile"],
-            ),
-            (
-                "a stranger",
-                at(mutual, json!({"tls": self.tls_as("stranger")})),
-                &["the broker trusts the client certificate in"],
-            ),
-            (
-                "wrong password",
-                login("ScramSha512", "wrong"),
-                &["refuses user and password", "source.kafka.sasl"],
-            ),
-            (
-                "wrong password, plain",
-                login("Plain", "wrong"),
-                &["refuses user and password", "source.kafka.sasl"],
-            ),
-            ("no tls to tls", at(tls, json!({})), &["source.kafka.bootstrapServers"]),
-            ("tls to no tls", at(&self.broker.host, json!({"tls": self.tls()})), &["is one for TLS"]),
-            (
-                "no such setting",
-                at(&self.broker.host, json!({"properties": {"socket.receive.bufer.bytes": "1"}})),
-                &["socket.receive.bufer.bytes"],
-            ),
-            ("no such file", at(tls, json!({"tls": {"caFile": "/nowhere/ca.crt"}})), &["/nowhere/ca.crt"]),
-        ]
-    }
+fn kafka_cases(secured: &Secured) -> Vec<Case> {
+    const REFUSED: &[&str] = &["refuses user and password", "source.kafka.sasl"];
+    let Broker { tls, mutual, sasl_tls, sasl, host, .. } = &secured.broker;
+    let at = |address: &str, change: &Value| merged(&json!({"bootstrapServers": [address]}), change);
+    let ca = json!({"tls": secured.tls()});
+    let as_one = |name: &str| json!({"tls": secured.tls_as(name)});
+    let with = |mechanism: &str, password: &str| json!({"sasl": secured.sasl(mechanism, password)});
+    let login = |mechanism: &str, password: &str| at(sasl_tls, &merged(&ca, &with(mechanism, password)));
+    let other = json!({"tls": {"caFile": secured.keys.certificate("other-ca")}});
+    let nowhere = json!({"tls": {"caFile": "/nowhere/ca.crt"}});
+    let misspelt = json!({"properties": {"socket.receive.bufer.bytes": "1"}});
+    let by_address = tls.replace("localhost", "127.0.0.1");
+    vec![
+        ("tls", at(tls, &ca), &[]),
+        ("mutual", at(mutual, &as_one("client")), &[]),
+        ("plain", login("Plain", "password"), &[]),
+        ("scram 256", login("ScramSha256", "password"), &[]),
+        ("scram 512", login("ScramSha512", "password"), &[]),
+        ("without tls", at(sasl, &with("ScramSha512", "password")), &[]),
+        (
+            "another authority",
+            at(tls, &other),
+            &["certificate verify failed", "is signed by an authority in"],
+        ),
+        (
+            "another name",
+            at(&by_address, &ca),
+            &["verify failed", "made out to the host in source.kafka.bootstrapServers"],
+        ),
+        ("no certificate", at(mutual, &ca), &["set source.kafka.tls.certificateFile"]),
+        ("a stranger", at(mutual, &as_one("stranger")), &["the broker trusts the client certificate in"]),
+        ("wrong password", login("ScramSha512", "wrong"), REFUSED),
+        ("wrong password, plain", login("Plain", "wrong"), REFUSED),
+        ("no tls to tls", at(tls, &json!({})), &["source.kafka.bootstrapServers"]),
+        ("tls to no tls", at(host, &ca), &["is one for TLS"]),
+        ("no such setting", at(host, &misspelt), &["socket.receive.bufer.bytes"]),
+        ("no such file", at(tls, &nowhere), &["/nowhere/ca.crt"]),
+    ]
+}
 
-    /// As [`Self::kafka_cases`], for `ClickHouse`.
-    fn clickhouse_cases(&self) -> Vec<(&'static str, Value, &'static [&'static str])> {
-        let at = |url: &str, tls: Value| json!({"endpoints": [url], "tls": tls});
-        let wrong =
-            json!({"passwordFile": self.folder.join("wrong"), "usernameFile": self.folder.join("user")});
-        let refused = merged(&at(&self.front.url(), self.tls()), &json!({"credentials": wrong}));
-        let plain_port = self.servers.clickhouse.url.replace("http://127.0.0.1", "https://localhost");
-        vec![
-            ("https", at(&self.front.url(), self.tls()), &[]),
-            ("https, mutual", at(&self.mutual_front.url(), self.tls_as("client")), &[]),
-            (
-                "https, another authority",
-                at(&self.front.url(), json!({"caFile": self.keys.certificate("other-ca")})),
-                &["no TLS connection", "check tls.caFile"],
-            ),
-            (
-                "https, another name",
-                at(&format!("https://127.0.0.1:{}", self.front.port), self.tls()),
-                &["the server's certificate is not valid for the endpoint's host"],
-            ),
-            (
-                "https, no certificate",
-                at(&self.mutual_front.url(), self.tls()),
-                &["set tls.certificateFile and tls.keyFile"],
-            ),
-            (
-                "https, a stranger",
-                at(&self.mutual_front.url(), self.tls_as("stranger")),
-                &["the server does not trust the client certificate"],
-            ),
-            ("https to http", at(&plain_port, self.tls()), &["does not speak TLS on this port"]),
-            ("https, wrong password", refused, &["refused (code 516)"]),
-        ]
-    }
+fn clickhouse_cases(secured: &Secured) -> Vec<Case> {
+    let at = |url: &str, tls: Value| json!({"endpoints": [url], "tls": tls});
+    let (url, mutual) = (&secured.front.url(), &secured.mutual_front.url());
+    let wrong = ["user", "wrong"].map(|file| secured.folder.join(file));
+    let wrong = json!({"credentials": {"usernameFile": wrong[0], "passwordFile": wrong[1]}});
+    let other = json!({"caFile": secured.keys.certificate("other-ca")});
+    let by_address = format!("https://127.0.0.1:{}", secured.front.port);
+    let plain_port = secured.servers.clickhouse.url.replace("http://127.0.0.1", "https://localhost");
+    let (ca, as_one) = (|| secured.tls(), |name: &str| secured.tls_as(name));
+    vec![
+        ("https", at(url, ca()), &[]),
+        ("https, mutual", at(mutual, as_one("client")), &[]),
+        ("https, another authority", at(url, other), &["no TLS connection", "check tls.caFile"]),
+        (
+            "https, another name",
+            at(&by_address, ca()),
+            &["the server's certificate is not valid for the endpoint's host"],
+        ),
+        ("https, no certificate", at(mutual, ca()), &["set tls.certificateFile and tls.keyFile"]),
+        (
+            "https, a stranger",
+            at(mutual, as_one("stranger")),
+            &["the server does not trust the client certificate"],
+        ),
+        ("https to http", at(&plain_port, ca()), &["does not speak TLS on this port"]),
+        ("https, wrong password", merged(&at(url, ca()), &wrong), &["refused (code 516)"]),
+    ]
 }
 
 /// The problems that `sluice-gateway check` reports for a config, one per line.
@@ -209,14 +179,15 @@ async fn a_connection_that_is_refused_says_what_to_look_at() -> Result<()> {
         sink: &secured.servers.clickhouse.url,
         database: "e2e_refused",
     };
-    let sink = json!({"sink": {"clickhouse": {"credentials": secured.credentials()?}}});
+    let sink =
+        json!({"sink": {"clickhouse": {"credentials": secured.servers.credentials(&secured.folder)?}}});
     let base = merged(&orders.config(), &sink);
     // A broker of their own: its listener with tokens needs an issuer from the start.
     let tokens = Tokens::start("refused-tokens", TOKEN_SECONDS).await?;
     Topic::create(&tokens.broker.host, "spans", 1).await?;
-    let of_kafka = secured.kafka_cases().into_iter().chain(tokens.cases()?);
+    let of_kafka = kafka_cases(&secured).into_iter().chain(tokens.cases()?);
     let of_kafka = of_kafka.map(|(name, change, said)| (name, json!({"source": {"kafka": change}}), said));
-    let of_clickhouse = secured.clickhouse_cases().into_iter();
+    let of_clickhouse = clickhouse_cases(&secured).into_iter();
     let of_clickhouse =
         of_clickhouse.map(|(name, change, said)| (name, json!({"sink": {"clickhouse": change}}), said));
     let file = secured.folder.join("check.yaml");
@@ -254,7 +225,7 @@ async fn rows_arrive_over_secured_connections() -> Result<()> {
         for partition in [0, 1] {
             stage.send(partition, Some(&good("secured"))).await?;
         }
-        let gateway = stage.start_with("gateway", &change).await?;
+        let gateway = stage.start("gateway", &change).await?;
         gateway.wait_lag(0).await?;
         let count = gateway.select("toInt64(count())", "WHERE SpanName = 'secured'").await?;
         ensure!(count == [[json!("2")]] || count == [[json!(2)]], "{count:?}");

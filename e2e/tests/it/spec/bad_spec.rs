@@ -9,8 +9,7 @@ use crate::storage::volumes;
 /// Waits for the condition; its message and that of Ready must contain `word`.
 async fn expect_condition(scene: &Scene, kind: &str, reason: &str, word: &str) -> Result<()> {
     scene.pipeline.wait_told(kind, ("False", reason), READY, word).await?;
-    let status = scene.pipeline.status().await?;
-    let ready = condition(&status, kind::READY).context("there is no condition Ready")?;
+    let ready = scene.pipeline.condition(kind::READY).await?;
     ensure!(ready.status == "False", "Ready is {} though {kind} is False", ready.status);
     ensure!(ready.message.contains(word), "the message of Ready does not name {word}: {}", ready.message);
     Ok(())
@@ -23,23 +22,21 @@ async fn expect_mended(scene: &Scene) -> Result<()> {
     scene.assert_nothing_lost(&sent).await.map(drop)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_missing_topic_is_named_and_found_when_made() -> Result<()> {
+#[test]
+fn a_missing_topic_is_named_and_found_when_made() -> Result<()> {
     scene::run("a_missing_topic_is_named", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
         scene.topic.delete().await?;
         scene.pipeline.apply(&json!({})).await?;
-        let name = scene.topic.name().to_owned();
-        expect_condition(scene, kind::SOURCE_REACHABLE, reason::TOPIC_MISSING, &name).await?;
+        expect_condition(scene, kind::SOURCE_REACHABLE, reason::TOPIC_MISSING, scene.topic.name()).await?;
         assert_state(&scene.pipeline, "topic-missing").await?;
-        scene.topic = Topic::create(&scene.environment.kafka_host, &name, 4).await?;
+        scene.topic = scene.topic.again(4).await?;
         expect_mended(scene).await
     })
-    .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_missing_secret_is_named_and_found_when_made() -> Result<()> {
+#[test]
+fn a_missing_secret_is_named_and_found_when_made() -> Result<()> {
     scene::run("a_missing_secret_is_named", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.pipeline.apply(&json!({})).await?;
         expect_condition(scene, kind::SINK_REACHABLE, reason::SECRET_MISSING, CREDENTIALS).await?;
@@ -47,12 +44,11 @@ async fn a_missing_secret_is_named_and_found_when_made() -> Result<()> {
         scene.apply_credentials().await?;
         expect_mended(scene).await
     })
-    .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group spec"]
-async fn a_wrong_password_is_said_and_mended() -> Result<()> {
+fn a_wrong_password_is_said_and_mended() -> Result<()> {
     scene::run("a_wrong_password_is_said", Uses::Servers, 4, async |scene: &mut Scene| {
         let user = scene.environment.clickhouse_pods.user.clone();
         scene.namespace.apply_credentials(CREDENTIALS, &user, "not-the-password").await?;
@@ -62,44 +58,35 @@ async fn a_wrong_password_is_said_and_mended() -> Result<()> {
         scene.apply_credentials().await?;
         expect_mended(scene).await
     })
-    .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group spec"]
-async fn an_unknown_table_is_named_and_made_when_allowed() -> Result<()> {
+fn an_unknown_table_is_named_and_made_when_allowed() -> Result<()> {
     scene::run("an_unknown_table_is_named", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
-        scene
-            .pipeline
-            .apply(&json!({"sink": {"clickhouse": {"schema": {"management": "Validate"}}}}))
-            .await?;
+        scene.pipeline.apply(&at("sink.clickhouse.schema.management", "Validate")).await?;
         expect_condition(scene, kind::SCHEMA_READY, reason::TABLE_MISSING, TABLE).await?;
         assert_state(&scene.pipeline, "table-missing").await?;
         scene.pipeline.apply(&json!({})).await?;
         expect_mended(scene).await
     })
-    .await
 }
 
 /// The spec does not change: only the table is created.
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group spec"]
-async fn a_missing_table_is_found_when_somebody_else_makes_it() -> Result<()> {
+fn a_missing_table_is_found_when_somebody_else_makes_it() -> Result<()> {
     scene::run("a_missing_table_is_found", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start_default().await?;
         scene.pipeline.delete(READY).await?;
         let (ours, elsewhere) = (TABLE.to_owned(), format!("{TABLE}_elsewhere"));
         rename(scene, (&ours, &elsewhere)).await?;
-        scene
-            .pipeline
-            .apply(&json!({"sink": {"clickhouse": {"schema": {"management": "Validate"}}}}))
-            .await?;
+        scene.pipeline.apply(&at("sink.clickhouse.schema.management", "Validate")).await?;
         expect_condition(scene, kind::SCHEMA_READY, reason::TABLE_MISSING, TABLE).await?;
         rename(scene, (&elsewhere, &ours)).await?;
         expect_mended(scene).await
     })
-    .await
 }
 
 async fn rename(scene: &Scene, (from, to): (&str, &str)) -> Result<()> {
@@ -108,9 +95,9 @@ async fn rename(scene: &Scene, (from, to): (&str, &str)) -> Result<()> {
     scene.environment.server.execute(&query).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group spec"]
-async fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
+fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
     scene::run("an_unknown_storage_class_is", Uses::Servers, 4, async |scene: &mut Scene| {
         // This class of volumes exists only on the local stack.
         scene.environment.local_clickhouse_only()?;
@@ -123,11 +110,10 @@ async fn an_unknown_storage_class_is_named_and_found_when_made() -> Result<()> {
         ensure!(claims.is_empty(), "claims of a class that does not exist: {claims:?}");
         with_class(scene.namespace.cluster(), (&unknown, None), Box::pin(expect_mended(scene))).await
     })
-    .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn too_little_memory_is_refused_with_the_number_that_would_do() -> Result<()> {
+#[test]
+fn too_little_memory_is_refused_with_the_number_that_would_do() -> Result<()> {
     scene::run("too_little_memory_is_refused", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
         // The buffers of four partitions with record batches of 16 MiB do not fit into 128 MiB, which the schema allows.
@@ -138,20 +124,18 @@ async fn too_little_memory_is_refused_with_the_number_that_would_do() -> Result<
             })
         };
         scene.pipeline.apply(&memory("128Mi")).await?;
-        let message =
-            scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
-        scene.pipeline.wait_condition(kind::STALLED, ("True", reason::SPEC_INVALID), READY).await?;
+        let message = scene.pipeline.wait_false(kind::READY, reason::SPEC_INVALID, READY).await?;
+        scene.pipeline.wait_true(kind::STALLED, reason::SPEC_INVALID, READY).await?;
         assert_state(&scene.pipeline, "spec-invalid").await?;
         let enough = mebibytes(&message).filter(|mebibytes| *mebibytes != 128).max();
         let enough = enough.with_context(|| format!("the message has no number that would do: {message}"))?;
         scene.pipeline.apply(&memory(&format!("{}Mi", enough - 1))).await?;
-        scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
+        scene.pipeline.wait_false(kind::READY, reason::SPEC_INVALID, READY).await?;
         let mended = memory(&format!("{enough}Mi"));
         scene.pipeline.apply(&mended).await?;
         expect_mended(scene).await?;
         nothing_happens_to_gateways(scene, &mended, (&memory("100Mi"), &memory("128Mi"))).await
     })
-    .await
 }
 
 /// An edit that the API server or the operator rejects does not affect running gateways, nor does its correction.
@@ -163,14 +147,13 @@ async fn nothing_happens_to_gateways(
     let before = running(scene).await?;
     expect_refusal(scene.pipeline.apply(refused_at_once).await, "memory is a whole number of Mi or Gi")?;
     scene.pipeline.apply(refused_later).await?;
-    scene.pipeline.wait_condition(kind::READY, ("False", reason::SPEC_INVALID), READY).await?;
+    scene.pipeline.wait_false(kind::READY, reason::SPEC_INVALID, READY).await?;
     let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 1_000..2_000).await?;
     // The first thousand came after the correction.
     scene.assert_nothing_lost(&Sent { acked: Numbers::from(0..2_000), ..sent }).await?;
     let meanwhile = running(scene).await?;
     ensure!(meanwhile == before, "a refused edit changed what ran: {before:?}, {meanwhile:?}");
-    scene.pipeline.apply(mended).await?;
-    scene.pipeline.wait_ready(READY).await?;
+    scene.change(mended).await?;
     let after = running(scene).await?;
     ensure!(after == before, "taking a refused edit back changed what ran: {before:?}, {after:?}");
     Ok(())
@@ -187,8 +170,7 @@ struct Running {
 async fn running(scene: &Scene) -> Result<Running> {
     let gateways = scene.pipeline.gateways().lives().await?;
     ensure!(!gateways.is_empty(), "there is no gateway");
-    let name = format!("{}-gateway", scene.pipeline.name());
-    let workload = scene.namespace.api::<StatefulSet>().get(&name).await.context("get the StatefulSet")?;
+    let workload = scene.pipeline.workload().await?.context("there is no StatefulSet")?;
     Ok(Running { gateways, workload: workload.metadata.generation })
 }
 
@@ -207,8 +189,8 @@ fn numbers_of_mebibytes_are_found_in_words() {
     assert_eq!(found, [128, 231, 16]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_the_schema_can_check_is_refused_at_once() -> Result<()> {
+#[test]
+fn what_the_schema_can_check_is_refused_at_once() -> Result<()> {
     scene::run("what_the_schema_can_check", Uses::Servers, 1, async |scene: &mut Scene| {
         let long_name = Settings { name: "n".repeat(45), ..scene.pipeline.settings().clone() };
         let long_name = Pipeline::new(&scene.namespace, long_name);
@@ -238,57 +220,44 @@ async fn what_the_schema_can_check_is_refused_at_once() -> Result<()> {
         ensure!(after == generation, "an edit was refused and taken: {generation:?}, {after:?}");
         // An accepted change is carried out after all earlier events. So an operator that reacts to a rejected one would have done it
         // before.
-        scene.pipeline.apply(&json!({"scaling": {"targetLag": "3m"}})).await?;
-        scene.pipeline.wait_ready(READY).await?;
+        scene.change(&json!({"scaling": {"targetLag": "3m"}})).await?;
         let after = running(scene).await?;
         ensure!(after == before, "refused edits changed what ran: {before:?}, {after:?}");
         Ok(())
     })
-    .await
 }
 
 /// The same for an existing pipeline: some fields cannot change.
 fn refused_once_there() -> Vec<(Value, &'static str)> {
+    let only_copy =
+        json!({"delivery": {"commit": "AfterEnqueue"}, "scaling": {"drain": {"onTimeout": "Force"}}});
     vec![
-        (json!({"source": {"kafka": {"consumerGroup": "another"}}}), "consumerGroup cannot be changed"),
-        (json!({"queue": {"mode": "Disabled"}}), "queue.mode cannot be changed"),
-        (json!({"queue": {"storageClassName": "Another"}}), "storageClassName is the name of a StorageClass"),
-        (
-            json!({"delivery": {"commit": "AfterEnqueue"}, "scaling": {"drain": {"onTimeout": "Force"}}}),
-            "onTimeout Force cannot be used",
-        ),
+        (at("source.kafka.consumerGroup", "another"), "consumerGroup cannot be changed"),
+        (at("queue.mode", "Disabled"), "queue.mode cannot be changed"),
+        (at("queue.storageClassName", "Another"), "storageClassName is the name of a StorageClass"),
+        (only_copy, "onTimeout Force cannot be used"),
     ]
 }
 
 /// Changes that the API server rejects, and its message.
 fn refused() -> Vec<(Value, &'static str)> {
+    let settings = json!({"async_insert": "1"});
+    let to_nothing = json!({"engine": "Null", "ttl": "30d"});
     vec![
+        (at("gateway.resources.memory", "100Mi"), "memory is a whole number of Mi or Gi, at least 128Mi"),
+        (at("gateway.resources.memory", "256.5Mi"), "memory is a whole number of Mi or Gi"),
+        (at("gateway.workers", 0), "spec.gateway.workers"),
+        (at("source.kafka.bootstrapServers", json!(["kafka"])), "each of bootstrapServers is host:port"),
+        (at("source.kafka.topics", json!([])), "spec.source.kafka.topics"),
+        (at("source.kafka.format", "Avro"), "spec.source.kafka.format"),
         (
-            json!({"gateway": {"resources": {"memory": "100Mi"}}}),
-            "memory is a whole number of Mi or Gi, at least 128Mi",
-        ),
-        (json!({"gateway": {"resources": {"memory": "256.5Mi"}}}), "memory is a whole number of Mi or Gi"),
-        (json!({"gateway": {"workers": 0}}), "spec.gateway.workers"),
-        (
-            json!({"source": {"kafka": {"bootstrapServers": ["kafka"]}}}),
-            "each of bootstrapServers is host:port",
-        ),
-        (json!({"source": {"kafka": {"topics": []}}}), "spec.source.kafka.topics"),
-        (json!({"source": {"kafka": {"format": "Avro"}}}), "spec.source.kafka.format"),
-        (
-            json!({"sink": {"clickhouse": {"endpoints": ["clickhouse:8123"]}}}),
+            at("sink.clickhouse.endpoints", json!(["clickhouse:8123"])),
             "each of endpoints is http://host:port",
         ),
-        (
-            json!({"sink": {"clickhouse": {"insert": {"settings": {"async_insert": "1"}}}}}),
-            "settings has a name that the gateway decides",
-        ),
-        (
-            json!({"sink": {"clickhouse": {"schema": {"engine": "Null", "ttl": "30d"}}}}),
-            "engine Null stores nothing",
-        ),
-        (json!({"queue": {"size": "1GB"}}), "size is a whole number of Mi, Gi or Ti"),
-        (json!({"partitionsPerReplica": 0}), "spec.partitionsPerReplica"),
+        (at("sink.clickhouse.insert.settings", settings), "settings has a name that the gateway decides"),
+        (at("sink.clickhouse.schema", to_nothing), "engine Null stores nothing"),
+        (at("queue.size", "1GB"), "size is a whole number of Mi, Gi or Ti"),
+        (at("partitionsPerReplica", 0), "spec.partitionsPerReplica"),
     ]
 }
 

@@ -2,28 +2,24 @@
 //! without an effect replaces none. If the connection is deleted, the status reports it and the gateways run on. Pipelines whose connection
 //! was deleted first are drained and deleted. Numbered spans flow the whole time.
 
-use sluice_crds::TraceConnection;
+use futures::future::try_join_all;
 
 use crate::prelude::*;
 
 const MAIN: &str = "main";
 
-/// The table of the second pipeline.
 const OTHER_TABLE: &str = "other_traces";
 
-/// Longest drain of a pipeline that is deleted.
-const GONE: Duration = Duration::from_mins(3);
-
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group spec"]
-async fn pipelines_share_a_connection_and_follow_its_changes() -> Result<()> {
+fn pipelines_share_a_connection_and_follow_its_changes() -> Result<()> {
     scene::run("connections", Uses::Servers, 2, async |scene: &mut Scene| {
         let settings = Settings {
             name: "other".into(),
             topic: format!("{}.other", scene.topic.name()),
             ..scene.pipeline.settings().clone()
         };
-        let topic = Topic::create(&scene.environment.kafka_host, &settings.topic, 2).await?;
+        let topic = Topic::create(&scene.environment.kafka.host, &settings.topic, 2).await?;
         let group = settings.consumer_group();
         let other = Pipeline::new(&scene.namespace, settings);
         let played = play(scene, &other).await;
@@ -31,7 +27,6 @@ async fn pipelines_share_a_connection_and_follow_its_changes() -> Result<()> {
         let removed = topic.delete().await.and(topic.delete_group(&group).await);
         played.and(removed)
     })
-    .await
 }
 
 async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
@@ -46,10 +41,8 @@ async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
         pipeline.wait_told(kind::READY, missing, READY, &words).await?;
     }
     scene.namespace.apply(&connection(scene, &scene.pipeline.settings().clickhouse)).await?;
-    for pipeline in both {
-        pipeline.wait_ready(READY).await?;
-    }
-    counted(scene, 2).await?;
+    try_join_all(both.map(|pipeline| pipeline.wait_ready(READY))).await?;
+    counted(&scene.namespace, 2).await?;
 
     let load = scene.load(FEW_PER_SECOND);
     let before = uids(&both).await?;
@@ -67,32 +60,28 @@ async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
         Ok(Seen::when(is_replaced, || format!("{before:?}, then {after:?}")))
     })
     .await?;
-    for pipeline in both {
-        pipeline.wait_ready(READY).await?;
-    }
+    try_join_all(both.map(|pipeline| pipeline.wait_ready(READY))).await?;
     let rolled = uids(&both).await?;
 
     // The spec gets the values of the connection in place of the reference: no gateway is replaced.
     let inline = json!({"sink": {"clickhouse": {"endpoints": [server]}}});
     scene.pipeline.apply(&inline).await?;
-    counted(scene, 1).await?;
+    counted(&scene.namespace, 1).await?;
     scene.pipeline.wait_ready(READY).await?;
     scene.pipeline.apply(&referring(None)).await?;
-    counted(scene, 2).await?;
+    counted(&scene.namespace, 2).await?;
     scene.pipeline.wait_ready(READY).await?;
     ensure!(uids(&both).await? == rolled, "a switch between both forms replaced a gateway");
 
     gone_first(scene, &both, &rolled).await?;
     scene.namespace.apply(&connection(scene, &server)).await?;
-    for pipeline in both {
-        pipeline.wait_ready(READY).await?;
-    }
+    try_join_all(both.map(|pipeline| pipeline.wait_ready(READY))).await?;
     ensure!(uids(&both).await? == rolled, "a connection that came back replaced a gateway");
     scene.end(load).await?;
 
     // As a tool may delete a folder: the connection before the pipelines.
     delete_connection(scene).await?;
-    tokio::try_join!(scene.pipeline.delete(GONE), other.delete(GONE))?;
+    tokio::try_join!(scene.pipeline.delete(FLOW), other.delete(FLOW))?;
     Ok(())
 }
 
@@ -100,8 +89,7 @@ async fn play(scene: &Scene, other: &Pipeline) -> Result<()> {
 async fn gone_first(scene: &Scene, both: &[&Pipeline; 2], rolled: &[Vec<String>]) -> Result<()> {
     delete_connection(scene).await?;
     for pipeline in both {
-        let missing = ("False", reason::CONNECTION_MISSING);
-        pipeline.wait_condition(kind::READY, missing, READY).await?;
+        pipeline.wait_false(kind::READY, reason::CONNECTION_MISSING, READY).await?;
     }
     let rows = scene.oracle().rows().await?;
     scene.wait_rows(rows + 2 * FEW_PER_SECOND, READY).await.context("while the connection is gone")?;
@@ -143,15 +131,12 @@ fn connection(scene: &Scene, server: &str) -> Value {
 }
 
 async fn change(scene: &Scene, spec: &Value) -> Result<()> {
-    let connections: Api<TraceConnection> = scene.namespace.api();
-    let patch = Patch::Merge(json!({"spec": spec}));
-    connections.patch(MAIN, &PatchParams::default(), &patch).await.context("change the connection")?;
-    Ok(())
+    merge(&scene.namespace.api::<TraceConnection>(), MAIN, json!({"spec": spec})).await
 }
 
 /// Waits until the connection's status has this number of pipelines.
-async fn counted(scene: &Scene, pipelines: u32) -> Result<()> {
-    let connections: Api<TraceConnection> = scene.namespace.api();
+pub async fn counted(namespace: &Namespace, pipelines: u32) -> Result<()> {
+    let connections: Api<TraceConnection> = namespace.api();
     until(&format!("a count of {pipelines}"), READY, async || {
         let found = connections.get(MAIN).await.context("get the connection")?;
         let status = found.status.unwrap_or_default();

@@ -7,22 +7,16 @@
 
 mod mutation;
 
-use e2e_fixtures::cluster::pipeline_selector;
-use e2e_fixtures::local_operator::{Node, POD_CORES, Write, ensure_definition};
-use e2e_stack::target::Resolved;
+use e2e_fixtures::local_operator::{Node, POD_CORES};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
-use kube::core::DynamicObject;
 
-use crate::environment::without_operator;
 use crate::own_operator::{self, at_rest, settings};
 use crate::prelude::*;
 use mutation::Mutations;
 
-/// Number of mutants.
 const MUTANTS: u64 = 100;
 
-/// The seed of the mutants.
 const SEED: u64 = 20_261_121;
 
 /// Variable with another seed, for a search for more failures.
@@ -53,10 +47,10 @@ const WRITES: [&str; 17] = [
     "patch leases",
 ];
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group operator"]
-async fn a_hundred_mutated_pipelines_leave_operator_and_others_unharmed() -> Result<()> {
-    without_operator(Uses::OwnOperator, run).await
+fn a_hundred_mutated_pipelines_leave_operator_and_others_unharmed() -> Result<()> {
+    without_operator(Uses::OwnOperator, run)
 }
 
 async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
@@ -109,15 +103,13 @@ impl Ground<'_> {
         healthy.apply(&merged(&at_rest(), &json!({"replicas": 2}))).await?;
         healthy.wait_gateways(2, READY).await?;
         operator.program.stop().await?;
-        std::fs::remove_dir_all(&folder).context("remove the test's files")
+        fs::remove_dir_all(&folder).context("remove the test's files")
     }
 
     /// The object to mutate: every field of the sample. Every second one has a Kafka and no Secrets, so that the operator makes its
     /// objects.
     fn original(&self, number: u64) -> Result<Value> {
-        let sample: Value =
-            serde_saphyr::from_str(include_str!("../../../../config/samples/tracepipeline-full.yaml"))
-                .context("read the sample")?;
+        let sample = files::yaml("config/samples/tracepipeline-full.yaml")?;
         let here = json!({
             "metadata": {"name": format!("mutant-{number}"), "namespace": self.namespace.name()},
             "spec": {
@@ -270,7 +262,6 @@ impl Ground<'_> {
         Ok(())
     }
 
-    /// Versions of the objects of one pipeline.
     async fn versions(&self, pipeline: &str) -> Result<BTreeMap<String, Option<String>>> {
         let kinds = [kind_of::<StatefulSet>(), kind_of::<ConfigMap>()];
         let objects = self.namespace.objects(&kinds, &pipeline_selector(pipeline)).await?;

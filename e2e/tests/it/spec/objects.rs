@@ -1,11 +1,9 @@
 //! The objects of a pipeline: the number of gateways, their restrictions, and that the operator does not change correct objects.
 
-use e2e_fixtures::cluster::{metric_sum, pipeline_selector};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ApiResource;
 
-use crate::gitops::health::assert_in_sync;
 use crate::prelude::*;
 
 /// Number of equal checks, a quarter of a second apart, after which the objects are at rest.
@@ -21,8 +19,8 @@ const SPANS_BETWEEN: u64 = 5_000;
 /// The metric of requests that may change something. It has no line before the first of them.
 const WRITES: &str = "sluice_operator_writes_total";
 
-#[tokio::test(flavor = "multi_thread")]
-async fn replicas_follow_the_partitions() -> Result<()> {
+#[test]
+fn replicas_follow_the_partitions() -> Result<()> {
     scene::run("replicas_follow_the_partitions", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"partitionsPerReplica": 4})).await?;
         wait_replicas(scene, 1).await?;
@@ -42,7 +40,6 @@ async fn replicas_follow_the_partitions() -> Result<()> {
         scene.topic.grow(6).await?;
         wait_replicas(scene, 3).await.context("after the topic grew to six partitions")
     })
-    .await
 }
 
 async fn wait_replicas(scene: &Scene, replicas: u32) -> Result<()> {
@@ -57,14 +54,16 @@ async fn wait_replicas(scene: &Scene, replicas: u32) -> Result<()> {
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_is_confined_with_its_memory_and_volume() -> Result<()> {
+#[test]
+fn a_gateway_is_confined_with_its_memory_and_volume() -> Result<()> {
     scene::run("a_gateway_is_confined", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"gateway": {"resources": {"memory": "320Mi"}}})).await?;
         let pods = scene.pipeline.gateways();
-        let pod = pods.list().await?.into_iter().next().context("there is no gateway")?;
+        let pod = pods.first().await?;
         let spec = pod.spec.clone().context("a pod without a spec")?;
-        let container = gateway_container(&spec)?;
+        let mut containers = spec.containers.iter();
+        let container =
+            containers.find(|one| one.name == "gateway").context("no container is called gateway")?;
         assert_memory(container, "320Mi")?;
         assert_confined(&spec, container)?;
         assert_volume(&scene.namespace, &spec, container).await?;
@@ -78,14 +77,6 @@ async fn a_gateway_is_confined_with_its_memory_and_volume() -> Result<()> {
         );
         Ok(())
     })
-    .await
-}
-
-fn gateway_container(spec: &PodSpec) -> Result<&Container> {
-    spec.containers
-        .iter()
-        .find(|container| container.name == "gateway")
-        .context("no container is called gateway")
 }
 
 /// Request and limit are the same.
@@ -136,8 +127,8 @@ async fn assert_volume(namespace: &Namespace, spec: &PodSpec, container: &Contai
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
+#[test]
+fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
     scene::run("a_changed_config_rolls", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"replicas": 2})).await?;
         let before = scene.pipeline.status().await?;
@@ -156,7 +147,6 @@ async fn a_changed_config_rolls_and_deletion_removes_all() -> Result<()> {
         scene.pipeline.delete(READY).await?;
         scene.wait_without(&all_kinds(), READY).await
     })
-    .await
 }
 
 /// Settings that every cluster supports: a node of Linux has the label, and the tolerated taint is on no node.
@@ -181,9 +171,9 @@ fn placed(team: &str) -> Value {
     })
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group spec"]
-async fn pods_are_placed_and_called_as_the_spec_says() -> Result<()> {
+fn pods_are_placed_and_called_as_the_spec_says() -> Result<()> {
     scene::run("pods_are_placed", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&placed("one")).await?;
         assert_placed(scene, "one").await?;
@@ -196,7 +186,6 @@ async fn pods_are_placed_and_called_as_the_spec_says() -> Result<()> {
         scene.pipeline.wait_ready(READY).await?;
         assert_placed(scene, "two").await
     })
-    .await
 }
 
 /// Checks the gateways, and the pod template of the schema Job.
@@ -238,9 +227,9 @@ async fn assert_placed(scene: &Scene, team: &str) -> Result<()> {
 const ASSIGNED: u32 = 20_001;
 
 /// The volumes keep the files of the former user. The next user reads and deletes them.
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group spec"]
-async fn gateways_run_as_a_user_that_the_image_does_not_know() -> Result<()> {
+fn gateways_run_as_a_user_that_the_image_does_not_know() -> Result<()> {
     scene::run("gateways_run_as_any_user", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"replicas": 1})).await?;
         let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, READY).await?;
@@ -249,14 +238,13 @@ async fn gateways_run_as_a_user_that_the_image_does_not_know() -> Result<()> {
         scene.pipeline.apply(&json!({"replicas": 1, "gateway": {"podTemplate": template}})).await?;
         scene.wait_other_gateways(&old, READY).await?;
         scene.pipeline.wait_ready(READY).await?;
-        let pod = scene.pipeline.gateways().list().await?.into_iter().next().context("no gateway")?;
+        let pod = scene.pipeline.gateways().first().await?;
         let security = pod.spec.and_then(|spec| spec.security_context).context("no security context")?;
         ensure!(security.run_as_user == Some(i64::from(ASSIGNED)), "{security:?}");
         ensure!(security.fs_group == Some(i64::from(ASSIGNED)), "{security:?}");
         scene.wait_acked(&load, SPANS_BETWEEN, READY).await?;
         scene.end(load).await
     })
-    .await
 }
 
 /// The kinds of all objects of a pipeline, its pods too.
@@ -264,9 +252,9 @@ fn all_kinds() -> Vec<ApiResource> {
     pipeline_kinds().into_iter().chain([kind_of::<Pod>()]).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group operator"]
-async fn a_restarted_operator_writes_nothing() -> Result<()> {
+fn a_restarted_operator_writes_nothing() -> Result<()> {
     scene::run("a_restarted_operator_writes_nothing", Uses::ServersAlone, 4, async |scene: &mut Scene| {
         scene.start_default().await?;
         let before = at_rest(&scene.namespace).await?;
@@ -288,7 +276,6 @@ async fn a_restarted_operator_writes_nothing() -> Result<()> {
         ensure!(writes == 0.0, "the new operator wrote {writes} times");
         Ok(())
     })
-    .await
 }
 
 /// All objects with their versions, once they have been the same for a while: Kubernetes' own controllers write statuses after the pipeline

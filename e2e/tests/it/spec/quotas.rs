@@ -4,9 +4,9 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 
 use crate::prelude::*;
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group spec"]
-async fn what_a_quota_refuses_is_told_and_made_once_it_is_gone() -> Result<()> {
+fn what_a_quota_refuses_is_told_and_made_once_it_is_gone() -> Result<()> {
     scene::run("quotas", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
         limit(&scene.namespace, "no-workload", &json!({"count/statefulsets.apps": "0"})).await?;
@@ -24,7 +24,6 @@ async fn what_a_quota_refuses_is_told_and_made_once_it_is_gone() -> Result<()> {
         lift(&scene.namespace, "one-pod").await?;
         scene.pipeline.wait_ready(READY).await.map(drop)
     })
-    .await
 }
 
 /// Makes a quota, and waits until Kubernetes has counted it: before that, it rejects everything.
@@ -40,7 +39,6 @@ pub async fn limit(namespace: &Namespace, name: &str, hard: &Value) -> Result<()
     .await
 }
 
-/// Removes a quota.
 pub async fn lift(namespace: &Namespace, name: &str) -> Result<()> {
     let quotas = namespace.api::<ResourceQuota>();
     quotas.delete(name, &DeleteParams::default()).await.map(drop).context("delete a quota")

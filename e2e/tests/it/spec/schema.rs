@@ -3,9 +3,9 @@
 
 use crate::prelude::*;
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group spec"]
-async fn the_table_follows_the_spec_and_what_may_not_be_done_is_named() -> Result<()> {
+fn the_table_follows_the_spec_and_what_may_not_be_done_is_named() -> Result<()> {
     scene::run("the_table_follows_the_spec", Uses::Servers, 2, async |scene: &mut Scene| {
         scene.start(&schema(&json!({"layout": "Json", "views": ["TraceTimes"]}))).await?;
         let sent = scene.producer.produce(&scene.feed(Shape::Numbered, None), 0..1_000).await?;
@@ -16,7 +16,7 @@ async fn the_table_follows_the_spec_and_what_may_not_be_done_is_named() -> Resul
         let grown = json!({"layout": "Json", "views": ["TraceTimes", "Operations"],
             "columns": [{"name": "Host", "type": "String", "default": "concat(ServiceName, '@')"}]});
         scene.pipeline.apply(&schema(&grown)).await?;
-        scene.pipeline.wait_condition(kind::SCHEMA_READY, ("True", reason::OK), READY).await?;
+        scene.pipeline.wait_true(kind::SCHEMA_READY, reason::OK, READY).await?;
         let after = job(scene).await?;
         ensure!(after != before, "the Job {before} was not followed by another");
         ensure!(
@@ -40,7 +40,6 @@ async fn the_table_follows_the_spec_and_what_may_not_be_done_is_named() -> Resul
         assert_state(&scene.pipeline, "table-differs").await?;
         scene.assert_same_gateways(&gateways).await
     })
-    .await
 }
 
 fn schema(schema: &Value) -> Value {

@@ -7,9 +7,9 @@ use crate::prelude::*;
 /// How long a pipeline may take to go if its deletion waits for nothing.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group spec"]
-async fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone() -> Result<()> {
+fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone() -> Result<()> {
     scene::run("second_in_group", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&json!({"replicas": 2, "deletionPolicy": "Immediate"})).await?;
         let load = scene.flowing_load(FEW_PER_SECOND, FEW_BETWEEN, FLOW).await?;
@@ -31,7 +31,6 @@ async fn a_second_pipeline_with_a_consumer_group_waits_until_the_first_is_gone()
         scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
         scene.end(load).await
     })
-    .await
 }
 
 /// `deletionPolicy: Immediate`: no finalizer holds it, and all its objects are deleted, its volumes too.
@@ -43,9 +42,9 @@ async fn gone_at_once(scene: &Scene) -> Result<()> {
     scene.wait_without(&kinds, FLOW).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group spec"]
-async fn a_topic_that_lost_partitions_is_waited_for_and_read_once_it_is_meant_so() -> Result<()> {
+fn a_topic_that_lost_partitions_is_waited_for_and_read_once_it_is_meant_so() -> Result<()> {
     scene::run("partitions_lost", Uses::Servers, 8, async |scene: &mut Scene| {
         let start = json!({"replicas": 2});
         scene.start(&start).await?;
@@ -65,16 +64,14 @@ async fn a_topic_that_lost_partitions_is_waited_for_and_read_once_it_is_meant_so
         let then = scene.producer.produce(&scene.feed(Shape::Numbered, None), 8_000..12_000).await?;
         scene.assert_nothing_lost(&sent.and(then)).await.map(drop)
     })
-    .await
 }
 
 /// Makes another topic of the same name, with this many partitions.
 async fn made_again(scene: &mut Scene, partitions: i32) -> Result<()> {
-    let (brokers, name) = (scene.environment.kafka_host.clone(), scene.topic.name().to_owned());
     scene.topic.delete().await?;
     // The broker allows the name again after it has removed the old topic.
     scene.topic = until("a topic of the same name", FLOW, async || {
-        let made = Topic::create(&brokers, &name, partitions).await;
+        let made = scene.topic.again(partitions).await;
         Ok(made.map_or_else(|error| Seen::NotYet(format!("{error:#}")), Seen::Done))
     })
     .await?;
@@ -107,16 +104,15 @@ async fn began_anew(scene: &Scene, before: &Uids) -> Result<()> {
 /// As the message says: suspend and resume.
 async fn meant_so(scene: &Scene, start: &Value) -> Result<()> {
     scene.pipeline.apply(&merged(start, &json!({"suspend": true}))).await?;
-    scene.pipeline.wait_condition(kind::SUSPENDED, ("True", reason::SUSPENDED), FLOW).await?;
-    scene.pipeline.apply(start).await?;
-    let status = scene.pipeline.wait_ready(READY).await?;
+    scene.pipeline.wait_true(kind::SUSPENDED, reason::SUSPENDED, FLOW).await?;
+    let status = scene.change(start).await?;
     ensure!(status.partitions == Some(4), "{:?} partitions are read", status.partitions);
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group spec"]
-async fn a_revision_that_never_starts_is_told_and_an_edit_heals_it() -> Result<()> {
+fn a_revision_that_never_starts_is_told_and_an_edit_heals_it() -> Result<()> {
     scene::run("stuck_revision", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.apply_credentials().await?;
         never_ran(scene).await?;
@@ -124,7 +120,6 @@ async fn a_revision_that_never_starts_is_told_and_an_edit_heals_it() -> Result<(
         no_image(scene).await?;
         scene.end(load).await
     })
-    .await
 }
 
 /// All gateways start with a file that they reject, and there is no earlier revision to roll back to. The edit replaces pods
@@ -145,8 +140,7 @@ async fn never_ran(scene: &Scene) -> Result<()> {
     scene.pipeline.wait_told(kind::READY, failed, READY, "contains no certificate").await?;
     assert_state(&scene.pipeline, "rollout-failed").await?;
     let broken = scene.pipeline.gateways().uids().await?;
-    scene.pipeline.apply(&spec(&json!({}))).await?;
-    scene.pipeline.wait_ready(READY).await?;
+    scene.change(&spec(&json!({}))).await?;
     let healed = scene.pipeline.gateways().uids().await?;
     let is_other = healed.iter().all(|(name, uid)| broken.get(name) != Some(uid));
     ensure!(healed.len() == 2 && is_other, "the gateways are {healed:?}, were {broken:?}");
@@ -155,22 +149,17 @@ async fn never_ran(scene: &Scene) -> Result<()> {
 
 /// One gateway waits for an image that may still come. The edit fixes it before the operator rolls back; the other gateway reads on.
 async fn no_image(scene: &Scene) -> Result<()> {
-    let before = scene.pipeline.gateways().uids().await?;
+    let mut stays = scene.pipeline.gateways().uids().await?;
+    stays.retain(|name, _| name.ends_with("-0"));
     let no_image = json!({"gateway": {"image": "sluice.local/gateway:no-such-version"}});
     // Otherwise the operator would first wait for a Job with that image.
     let unmanaged = json!({"sink": {"clickhouse": {"schema": {"management": "None"}}}});
     scene.pipeline.apply(&spec(&merged(&unmanaged, &no_image))).await?;
     let is_waiting = |status: &TracePipelineStatus| has(status, kind::READY, reason::REPLICAS_NOT_READY);
     reached(&scene.pipeline, "replicas-not-ready", READY, is_waiting).await?;
-    let stays: Uids = before.iter().filter(|(name, _)| name.ends_with("-0")).map(own).collect();
     assert_kept(&scene.pipeline, &stays).await?;
-    scene.pipeline.apply(&spec(&json!({}))).await?;
-    scene.pipeline.wait_ready(READY).await?;
+    scene.change(&spec(&json!({}))).await?;
     assert_kept(&scene.pipeline, &stays).await
-}
-
-fn own((name, uid): (&String, &String)) -> (String, String) {
-    (name.clone(), uid.clone())
 }
 
 fn spec(change: &Value) -> Value {

@@ -2,10 +2,7 @@
 //! is killed and another one is removed; the volumes stay, and a Job inserts their spans. Numbered spans: none is lost, none doubled.
 
 use crate::prelude::*;
-use crate::storage::volumes::{claims, wait_claims};
-
-/// Partitions: four for each of two gateways.
-const PARTITIONS: i32 = 8;
+use crate::storage::volumes::{claims, drained};
 
 /// Spans that are produced while `ClickHouse` is unreachable: 20 MB, on both volumes.
 const SPANS_AWAY: u64 = 20_000;
@@ -13,13 +10,10 @@ const SPANS_AWAY: u64 = 20_000;
 /// Rows that must be in the table before the outage.
 const ROWS_BEFORE: u64 = 4_000;
 
-/// Time for a load to pass, for a gateway to leave, and for a Job to start on a busy machine.
-const FLOW: Duration = Duration::from_mins(3);
-
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group storage"]
-async fn a_volume_with_the_only_copy_outlives_its_gateway_and_is_inserted() -> Result<()> {
-    scene::run("only_copies", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+fn a_volume_with_the_only_copy_outlives_its_gateway_and_is_inserted() -> Result<()> {
+    scene::run("only_copies", Uses::Servers, 8, async |scene: &mut Scene| {
         let front = scene.front().await?;
         scene.start(&spec(2)).await?;
         let load = scene.flowing_load(SPANS_PER_SECOND, ROWS_BEFORE, FLOW).await?;
@@ -31,10 +25,10 @@ async fn a_volume_with_the_only_copy_outlives_its_gateway_and_is_inserted() -> R
         killed(scene).await?;
         taken_away(scene).await?;
         front.go(Way::Open);
+        // A Job inserts the volume's spans, and then the volume is deleted.
         drained(scene).await?;
         scene.assert_nothing_lost(&sent).await.map(drop)
     })
-    .await
 }
 
 fn spec(replicas: u32) -> Value {
@@ -48,11 +42,7 @@ fn spec(replicas: u32) -> Value {
 
 /// Both gateways are killed at once, and come back with their volumes.
 async fn killed(scene: &Scene) -> Result<()> {
-    let gateways = scene.pipeline.gateways();
-    let before = gateways.uids().await?;
-    for name in before.keys() {
-        gateways.kill(name).await?;
-    }
+    let before = scene.pipeline.gateways().kill_all().await?;
     scene.wait_other_gateways(&before, READY).await
 }
 
@@ -60,15 +50,8 @@ async fn killed(scene: &Scene) -> Result<()> {
 async fn taken_away(scene: &Scene) -> Result<()> {
     scene.pipeline.apply(&spec(1)).await?;
     scene.pipeline.wait("with one gateway", FLOW, |status| status.replicas == Some(1)).await?;
-    scene.pipeline.wait_condition(kind::VOLUMES_DRAINED, ("False", "Draining"), FLOW).await?;
+    scene.pipeline.wait_false(kind::VOLUMES_DRAINED, "Draining", FLOW).await?;
     let left: Vec<String> = claims(scene).await?.into_keys().collect();
     ensure!(left == ["queue-traces-gateway-0", "queue-traces-gateway-1"], "there are the claims {left:?}");
     Ok(())
-}
-
-/// A Job inserts the volume's spans, and then the volume is deleted.
-async fn drained(scene: &Scene) -> Result<()> {
-    let is_first = |left: &Uids| left.keys().eq(["queue-traces-gateway-0"]);
-    wait_claims(scene, "end of the volume without a gateway", FLOW, is_first).await?;
-    scene.pipeline.wait_condition(kind::VOLUMES_DRAINED, ("True", "Ok"), FLOW).await.map(drop)
 }

@@ -2,18 +2,17 @@
 //! `deletionPolicy: Orphan`. Its gateways read on, and a pipeline of the same name takes them over. No gateway is restarted, and numbered
 //! spans flow the whole time: none is lost, none doubled.
 
-use crate::deletion::life::{assert_event, scale_by_hand, workload, workload_name};
+use crate::deletion::life::scale_by_hand;
 use crate::operator::told::kubectl;
 use crate::prelude::*;
-use crate::spec::unharmed::assert_kept;
 use crate::storage::volumes::{uids, wait_claims};
 
 /// How long the deletion of a pipeline with the policy `Orphan` may take.
 const SOON: Duration = Duration::from_secs(20);
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group storage"]
-async fn gateways_that_are_scaled_by_hand_or_left_to_themselves_go_on_and_are_taken_over() -> Result<()> {
+fn gateways_that_are_scaled_by_hand_or_left_to_themselves_go_on_and_are_taken_over() -> Result<()> {
     scene::run("orphaned", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&spec()).await?;
         let load = scene.flowing_load(FEW_PER_SECOND, FEW_BETWEEN, FLOW).await?;
@@ -28,14 +27,11 @@ async fn gateways_that_are_scaled_by_hand_or_left_to_themselves_go_on_and_are_ta
         let rows = scene.oracle().rows().await?;
         scene.wait_rows(rows + FEW_BETWEEN, FLOW).await?;
         scene.start(&spec()).await?;
-        let owner = scene.pipeline.get().await?.uid().context("a pipeline without an identity")?;
-        let found = owners(scene).await?;
-        ensure!(found == [owner], "the StatefulSet belongs to {found:?}");
+        assert_owned(scene, true).await?;
         assert_kept(&scene.pipeline, &before).await?;
         ensure!(uids(scene).await? == volumes, "other volumes took the place of those that there were");
         scene.end(load).await
     })
-    .await
 }
 
 fn spec() -> Value {
@@ -55,10 +51,9 @@ async fn contested(scene: &Scene) -> Result<()> {
 
 /// As the message says: the StatefulSet is made again around its gateways, and surplus gateways leave.
 async fn given_back(scene: &Scene) -> Result<()> {
-    kubectl(scene, &["delete", "statefulset", &workload_name(scene), "--cascade=orphan"]).await?;
-    let two = |status: &TracePipelineStatus| (status.replicas, status.ready_replicas) == (Some(2), Some(2));
-    scene.pipeline.wait("with two gateways", READY, two).await?;
-    scene.pipeline.wait_condition(kind::SCALING_LIMITED, ("False", reason::OK), READY).await?;
+    kubectl(scene, &["delete", "statefulset", &scene.pipeline.workload_name(), "--cascade=orphan"]).await?;
+    scene.pipeline.wait_replicas(2, READY).await?;
+    scene.pipeline.wait_false(kind::SCALING_LIMITED, reason::OK, READY).await?;
     wait_claims(scene, "end of the volume of the gateway that left", FLOW, |left| left.len() == 2).await
 }
 
@@ -66,13 +61,14 @@ async fn given_back(scene: &Scene) -> Result<()> {
 async fn orphaned(scene: &Scene) -> Result<()> {
     scene.pipeline.delete(SOON).await?;
     assert_event(scene, "Orphaned").await?;
-    let found = owners(scene).await?;
-    ensure!(found.is_empty(), "the StatefulSet belongs to {found:?}");
-    Ok(())
+    assert_owned(scene, false).await
 }
 
-/// The owners of the StatefulSet.
-pub async fn owners(scene: &Scene) -> Result<Vec<String>> {
-    let workload = workload(scene).await?.context("there is no StatefulSet")?;
-    Ok(workload.owner_references().iter().map(|owner| owner.uid.clone()).collect())
+/// Checks that the StatefulSet belongs to the pipeline alone, or to no object.
+pub async fn assert_owned(scene: &Scene, is_owned: bool) -> Result<()> {
+    let workload = scene.pipeline.workload().await?.context("there is no StatefulSet")?;
+    let found: Vec<&str> = workload.owner_references().iter().map(|owner| owner.uid.as_str()).collect();
+    let owner = if is_owned { scene.pipeline.get().await?.uid() } else { None };
+    ensure!(found.iter().eq(owner.as_deref().iter()), "the StatefulSet belongs to {found:?}");
+    Ok(())
 }

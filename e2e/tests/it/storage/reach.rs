@@ -16,15 +16,14 @@ const SPANS_AWAY: u64 = 10_000;
 /// The node label to which a volume of this test is bound.
 const ZONE: &str = "sluice.dev/e2e-reach";
 
-/// The class of these volumes.
 const ZONED_CLASS: &str = "e2e-reach";
 
 /// Longer than the operator waits for a node.
 const LONG_AGO: SignedDuration = SignedDuration::from_mins(11);
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group storage"]
-async fn a_volume_whose_zone_is_gone_is_made_anew_and_nothing_is_lost() -> Result<()> {
+fn a_volume_whose_zone_is_gone_is_made_anew_and_nothing_is_lost() -> Result<()> {
     scene::run("reach", Uses::Servers, 4, async |scene: &mut Scene| {
         let front = scene.front().await?;
         let cluster = scene.namespace.cluster().clone();
@@ -40,21 +39,18 @@ async fn a_volume_whose_zone_is_gone_is_made_anew_and_nothing_is_lost() -> Resul
         }
         Ok(())
     })
-    .await
 }
 
 async fn play(scene: &Scene, front: &SinkFront) -> Result<()> {
     let queue = json!({"size": "1Gi", "storageClassName": ZONED_CLASS, "onZoneLoss": "Recreate"});
     scene.start(&json!({"queue": queue, "replicas": 2})).await?;
-    until("all volumes to be seen empty", READY, async || {
-        let status = scene.pipeline.get().await?.status.unwrap_or_default();
-        let is_known = status.volumes.as_ref().is_some_and(|volumes| volumes.cache_since.is_some());
-        Ok(Seen::when(is_known, || format!("{:?}", status.volumes)))
-    })
-    .await?;
+    let is_known = |status: &TracePipelineStatus| {
+        status.volumes.as_ref().is_some_and(|volumes| volumes.cache_since.is_some())
+    };
+    scene.pipeline.wait("with all volumes seen empty", READY, is_known).await?;
     let load = scene.load(SPANS_PER_SECOND);
     front.go(Way::Refused);
-    let lost = format!("{}-gateway-1", scene.pipeline.name());
+    let lost = format!("{}-1", scene.pipeline.workload_name());
     scene.wait_acked(&load, SPANS_AWAY, READY).await?;
     give_up(scene, &lost).await?;
     front.go(Way::Open);
@@ -92,8 +88,7 @@ async fn give_up(scene: &Scene, lost: &str) -> Result<()> {
 
 /// Sets the test's zone label of a node.
 async fn zone(nodes: &Api<Node>, node: &str, zone: Option<&str>) -> Result<()> {
-    let label = Patch::Merge(json!({"metadata": {"labels": {ZONE: zone}}}));
-    nodes.patch(node, &PatchParams::default(), &label).await.map(drop).context("label the node")
+    merge(nodes, node, json!({"metadata": {"labels": {ZONE: zone}}})).await
 }
 
 /// The scheduler must have found no node for longer than the operator waits. The test sets this time in the status instead of waiting.
@@ -105,6 +100,5 @@ async fn waited_long(scene: &Scene, pod: &str) -> Result<()> {
     for condition in conditions.iter_mut().filter(|one| one["type"] == "PodScheduled") {
         condition["lastTransitionTime"] = Value::String(since.to_string());
     }
-    let status = Patch::Merge(json!({"status": {"conditions": conditions}}));
-    pods.patch_status(pod, &PatchParams::default(), &status).await.map(drop).context("write the pod's status")
+    merge_status(&pods, pod, json!({"conditions": conditions})).await
 }

@@ -12,9 +12,9 @@ const OTHER_CLASS: &str = "e2e-replaced";
 /// How long it may take to drain two gateways and make them again, on a busy machine.
 const REPLACED: Duration = Duration::from_mins(5);
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group storage"]
-async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_one() -> Result<()> {
+fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_one() -> Result<()> {
     scene::run("replaced", Uses::Servers, 4, async |scene: &mut Scene| {
         // Volumes of the other class exist only on the local stack.
         scene.environment.local_clickhouse_only()?;
@@ -22,13 +22,12 @@ async fn smaller_volumes_of_another_class_take_the_place_of_the_others_one_by_on
         scene.namespace.cluster().delete(&class(OTHER_CLASS)).await?;
         play(scene).await
     })
-    .await
 }
 
 async fn play(scene: &Scene) -> Result<()> {
     scene.start(&spec("1Gi", None)).await?;
     let load = scene.load(FEW_PER_SECOND);
-    scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
+    scene.pipeline.wait_true(kind::VOLUMES_RESIZED, "UpToDate", READY).await?;
     missing(scene).await?;
     let replaced = async {
         tokio::try_join!(replace(scene), told(scene))?;
@@ -119,19 +118,19 @@ pub async fn with_class(
 ) -> Result<()> {
     // An interrupted run may have left it.
     cluster.delete(&class(name)).await?;
-    cluster.apply(&class(name)).await?;
     let provided = async {
         match zone {
             Some(zone) => provide_zoned(cluster.client(), name, zone).await,
             None => provide_also(cluster.client(), name).await,
         }
     };
-    let played = tokio::select! {
-        played = body => played,
-        ended = provided => Err(anyhow!("the provisioner has ended: {ended:?}")),
+    let played = async {
+        tokio::select! {
+            played = body => played,
+            ended = provided => Err(anyhow!("the provisioner has ended: {ended:?}")),
+        }
     };
-    // The class is not namespaced, so it is deleted here.
-    played.and(cluster.delete(&class(name)).await)
+    with_objects(cluster, &[class(name)], played).await
 }
 
 fn class(name: &str) -> Value {

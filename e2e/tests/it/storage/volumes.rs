@@ -8,19 +8,14 @@
 use e2e_stack::kubernetes::volumes::CLASS;
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use crate::deletion::life::workload;
 use crate::prelude::*;
-use crate::spec::unharmed::assert_kept;
 
 /// Claims of the gateways, as Kubernetes labels them.
 const CLAIMS: &str = "app.kubernetes.io/name=sluice-gateway,app.kubernetes.io/component=gateway";
 
-/// How long it may take to drain volumes: two gateways that leave, and a Job that starts on a busy machine.
-const DRAINED: Duration = Duration::from_mins(2);
-
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group storage"]
-async fn volumes_grow_around_their_gateways_and_go_once_they_are_drained() -> Result<()> {
+fn volumes_grow_around_their_gateways_and_go_once_they_are_drained() -> Result<()> {
     scene::run("volumes", Uses::Servers, 4, async |scene: &mut Scene| {
         // The test may resize only volumes of this class, on the local stack.
         scene.environment.local_clickhouse_only()?;
@@ -28,13 +23,12 @@ async fn volumes_grow_around_their_gateways_and_go_once_they_are_drained() -> Re
         // All tests share the storage class. The other test that changes it runs alone.
         played.and(lets_grow(scene.namespace.cluster(), false).await)
     })
-    .await
 }
 
 async fn play(scene: &Scene) -> Result<()> {
     scene.start(&spec("1Gi", 2)).await?;
     let load = scene.load(FEW_PER_SECOND);
-    scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
+    scene.pipeline.wait_true(kind::VOLUMES_RESIZED, "UpToDate", READY).await?;
     refuse(scene).await?;
     grow_telling(scene, async || told(scene).await).await?;
     leave_one_behind(scene).await?;
@@ -59,8 +53,7 @@ async fn refuse(scene: &Scene) -> Result<()> {
     assert_state(&scene.pipeline, "not-expandable").await?;
     ensure!(workload_uid(scene).await? == uid, "the StatefulSet was made again");
     scene.assert_same_gateways(&pods).await?;
-    scene.pipeline.apply(&spec("1Gi", 2)).await?;
-    scene.pipeline.wait_ready(READY).await.map(drop)
+    scene.change(&spec("1Gi", 2)).await.map(drop)
 }
 
 /// The claims request more space, the StatefulSet is made again, and the same pods run on.
@@ -73,9 +66,9 @@ async fn grow_telling(scene: &Scene, look: impl AsyncFnOnce() -> Result<()>) -> 
     lets_grow(scene.namespace.cluster(), true).await?;
     let (uid, pods) = (workload_uid(scene).await?, scene.pipeline.gateways().uids().await?);
     scene.pipeline.apply(&spec("2Gi", 2)).await?;
-    scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, ("False", "Resizing"), READY).await?;
+    scene.pipeline.wait_false(kind::VOLUMES_RESIZED, "Resizing", READY).await?;
     until("the StatefulSet made again with larger claims", READY, async || {
-        let workload = workload(scene).await?;
+        let workload = scene.pipeline.workload().await?;
         let size = workload.as_ref().and_then(template_size);
         let is_new = workload.is_some_and(|workload| workload.uid() != uid);
         Ok(Seen::when(is_new && size.as_deref() == Some("2Gi"), || format!("{size:?}")))
@@ -83,7 +76,7 @@ async fn grow_telling(scene: &Scene, look: impl AsyncFnOnce() -> Result<()>) -> 
     .await?;
     look().await?;
     resize(scene).await?;
-    scene.pipeline.wait_condition(kind::VOLUMES_RESIZED, ("True", "UpToDate"), READY).await?;
+    scene.pipeline.wait_true(kind::VOLUMES_RESIZED, "UpToDate", READY).await?;
     let status = scene.pipeline.wait_ready(READY).await?;
     let volumes = status.volumes.context("the status says nothing of volumes")?;
     ensure!((volumes.resized, volumes.pending) == (2, 0), "{volumes:?}");
@@ -110,10 +103,9 @@ async fn told(scene: &Scene) -> Result<()> {
 async fn wait_for_file_systems(scene: &Scene, wait: bool) -> Result<()> {
     let api: Api<PersistentVolumeClaim> = scene.namespace.api();
     let waits = json!([{"type": "FileSystemResizePending", "status": "True"}]);
-    let said = Patch::Merge(json!({"status": {"conditions": if wait { waits } else { json!([]) }}}));
+    let said = json!({"conditions": if wait { waits } else { json!([]) }});
     for name in claims(scene).await?.keys() {
-        let written = api.patch_status(name, &PatchParams::default(), &said).await;
-        written.context("write the status of a claim")?;
+        merge_status(&api, name, said.clone()).await?;
     }
     Ok(())
 }
@@ -121,23 +113,26 @@ async fn wait_for_file_systems(scene: &Scene, wait: bool) -> Result<()> {
 /// One gateway leaves; its volume stays until a Job has found it empty, and is then deleted.
 async fn leave_one_behind(scene: &Scene) -> Result<()> {
     scene.pipeline.apply(&spec("2Gi", 1)).await?;
-    scene.pipeline.wait_condition(kind::VOLUMES_DRAINED, ("False", "Draining"), DRAINED).await?;
-    let is_first = |left: &Uids| left.keys().eq(["queue-traces-gateway-0"]);
-    wait_claims(scene, "end of the volume without a gateway", DRAINED, is_first).await?;
-    scene.pipeline.wait_condition(kind::VOLUMES_DRAINED, ("True", "Ok"), DRAINED).await?;
+    scene.pipeline.wait_false(kind::VOLUMES_DRAINED, "Draining", FLOW).await?;
+    drained(scene).await?;
     // The gateway comes back with a new volume of the new size.
-    scene.pipeline.apply(&spec("2Gi", 2)).await?;
-    scene.pipeline.wait_ready(READY).await?;
+    scene.change(&spec("2Gi", 2)).await?;
     let sizes: Vec<Option<String>> = claims(scene).await?.values().map(requested).collect();
     ensure!(sizes == [Some("2Gi".to_owned()), Some("2Gi".to_owned())], "the claims ask for {sizes:?}");
     Ok(())
 }
 
+/// Waits until the only volume is that of the first gateway, and the status says that the others were drained.
+pub async fn drained(scene: &Scene) -> Result<()> {
+    let is_first = |left: &Uids| left.keys().eq(["queue-traces-gateway-0"]);
+    wait_claims(scene, "end of the volume without a gateway", FLOW, is_first).await?;
+    scene.pipeline.wait_true(kind::VOLUMES_DRAINED, "Ok", FLOW).await.map(drop)
+}
+
 /// Sets whether the stack's storage class lets volumes grow.
 pub async fn lets_grow(cluster: &Cluster, lets: bool) -> Result<()> {
     let classes: Api<StorageClass> = Api::all(cluster.client());
-    let change = Patch::Merge(json!({"allowVolumeExpansion": lets}));
-    classes.patch(CLASS, &PatchParams::default(), &change).await.map(drop).context("change the storage class")
+    merge(&classes, CLASS, json!({"allowVolumeExpansion": lets})).await
 }
 
 /// The last work of a resizer: the status of every claim has the requested size.
@@ -146,10 +141,7 @@ async fn resize(scene: &Scene) -> Result<()> {
     for (name, claim) in claims(scene).await? {
         let size = requested(&claim).context("a claim that asks for nothing")?;
         ensure!(size == "2Gi", "{name} asks for {size}");
-        let has = Patch::Merge(json!({"status": {"capacity": {"storage": size}}}));
-        api.patch_status(&name, &PatchParams::default(), &has)
-            .await
-            .context("write the status of a claim")?;
+        merge_status(&api, &name, json!({"capacity": {"storage": size}})).await?;
     }
     Ok(())
 }
@@ -183,7 +175,7 @@ fn requested(claim: &PersistentVolumeClaim) -> Option<String> {
 }
 
 async fn workload_uid(scene: &Scene) -> Result<Option<String>> {
-    Ok(workload(scene).await?.context("there is no StatefulSet")?.uid())
+    Ok(scene.pipeline.workload().await?.context("there is no StatefulSet")?.uid())
 }
 
 fn template_size(workload: &StatefulSet) -> Option<String> {

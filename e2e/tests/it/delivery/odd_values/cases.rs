@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use sluice_gateway_config::Layout;
 
-use super::messages::{attribute, message, span};
+use super::messages::{key_values, message, span};
 use crate::delivery::process::MESSAGE_MILLIS;
 
 /// A message, and the expected values of its row.
@@ -26,7 +26,6 @@ pub struct Case {
     results: Vec<Expected>,
 }
 
-/// Expected values of a row.
 struct Expected {
     /// The layout of the table; `None` for all layouts.
     layout: Option<Layout>,
@@ -48,10 +47,8 @@ impl Case {
         }
     }
 
-    /// A span with these attributes.
-    fn attributes(name: &'static str, attributes: Vec<(&str, Value)>) -> Case {
-        let attributes = attributes.into_iter().map(|(key, value)| attribute(key, value)).collect();
-        Case::new(name, message(span(name, attributes)))
+    fn attributes<'a>(name: &'static str, all: impl IntoIterator<Item = (&'a str, Value)>) -> Case {
+        Case::new(name, message(span(name, key_values(all))))
     }
 
     /// A span that `change` makes odd.
@@ -78,7 +75,6 @@ impl Case {
         Case { rejected: Some(reason), ..self }.everywhere(&[("SpanName", "none")])
     }
 
-    /// Expected values in every layout.
     fn everywhere(self, results: &[(&str, &str)]) -> Case {
         self.expecting(None, results)
     }
@@ -132,7 +128,6 @@ pub fn all() -> Vec<Case> {
 /// The timestamp of the row in ns.
 const TIMESTAMP: &str = "toUnixTimestamp64Nano(Timestamp)";
 
-/// Paths of the span's attributes.
 const PATHS: &str = "arraySort(JSONAllPaths(SpanAttributes))";
 
 /// The typed groups of a set that are not empty: `Bool {'k':true} Int {'l':1}`.

@@ -19,9 +19,12 @@ pub fn array(values: Vec<Option<Value>>) -> Value {
     Value::ArrayValue(ArrayValue { values: values.into_iter().map(|value| AnyValue { value }).collect() })
 }
 
-pub fn list(members: Vec<(&str, Value)>) -> Value {
-    let values = members.into_iter().map(|(key, value)| attribute(key, value)).collect();
-    Value::KvlistValue(KeyValueList { values })
+pub fn list<'a>(members: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+    Value::KvlistValue(KeyValueList { values: key_values(members) })
+}
+
+pub fn key_values<'a>(all: impl IntoIterator<Item = (&'a str, Value)>) -> Vec<KeyValue> {
+    all.into_iter().map(|(key, value)| attribute(key, value)).collect()
 }
 
 pub fn attribute(key: &str, value: Value) -> KeyValue {

@@ -1,67 +1,52 @@
 //! Every version of a pipeline, from a watch of the API server: also versions that are over before a poll could see them.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use e2e::gitops::states;
 use futures::StreamExt as _;
-use kube::api::{DynamicObject, WatchEvent, WatchParams};
-use tokio::task::JoinHandle;
+use kube::api::{WatchEvent, WatchParams};
+use tokio::sync::watch;
 
-use super::{api, seen_as_meant, stored};
+use super::{seen_as_meant, stored};
 use crate::prelude::*;
 
 /// How long (seconds) one watch request lasts: shorter than the client's timeout for a silent server.
 const WATCH_SECONDS: u32 = 20;
 
-/// Time until a written change arrives through the watch.
-const TOLD: Duration = Duration::from_secs(30);
-
 /// The versions of one pipeline from now on. Watches until it is dropped.
 pub struct Passing {
     pipeline: Pipeline,
-    versions: Versions,
-    watching: JoinHandle<()>,
+    versions: watch::Receiver<Versions>,
+    /// Aborted when dropped.
+    _watching: JoinSet<()>,
 }
 
 /// The versions until now, and the error that ended the watch.
-#[derive(Clone, Default)]
-struct Versions(Arc<Mutex<(Vec<Value>, Option<String>)>>);
-
-impl Versions {
-    fn get(&self) -> MutexGuard<'_, (Vec<Value>, Option<String>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Passing {
-    fn drop(&mut self) {
-        self.watching.abort();
-    }
-}
+type Versions = (Vec<Value>, Option<String>);
 
 impl Passing {
     /// Starts watching; the pipeline need not exist yet.
     pub async fn of(pipeline: &Pipeline) -> Result<Passing> {
-        let api = api(pipeline);
+        let api = pipeline.namespace().dynamic::<TracePipeline>();
         let now = api.list(&ListParams::default()).await.context("list pipelines")?;
         let from = now.metadata.resource_version.context("a list without a version")?;
-        let (versions, name) = (Versions::default(), pipeline.name().to_owned());
-        let told = versions.clone();
-        let watching = tokio::spawn(async move {
-            if let Err(error) = watch(&api, &name, from, &told).await {
-                told.get().1 = Some(format!("{error:#}"));
+        let (told, versions) = watch::channel(Versions::default());
+        let name = pipeline.name().to_owned();
+        let mut watching = JoinSet::new();
+        watching.spawn(async move {
+            if let Err(error) = follow(&api, &name, from, &told).await {
+                told.send_modify(|(_, ended)| *ended = Some(format!("{error:#}")));
             }
         });
-        Ok(Passing { pipeline: pipeline.clone(), versions, watching })
+        Ok(Passing { pipeline: pipeline.clone(), versions, _watching: watching })
     }
 
     /// Checks that a version that `says` accepts had exactly the conditions of this state, and that Argo CD and kstatus report the expected
     /// results.
     pub async fn was(&self, name: &str, says: impl Fn(&TracePipeline) -> bool) -> Result<()> {
         let stored = stored(name)?;
-        let version = until(&format!("a version in the state {name}"), TOLD, async || {
-            let (versions, ended) = self.versions.get().clone();
+        let version = until(&format!("a version in the state {name}"), READY, async || {
+            let (versions, ended) = self.versions.borrow().clone();
             let mut other = Vec::new();
             for version in versions {
                 let typed: TracePipeline =
@@ -80,7 +65,12 @@ impl Passing {
     }
 }
 
-async fn watch(api: &Api<DynamicObject>, name: &str, mut from: String, told: &Versions) -> Result<()> {
+async fn follow(
+    api: &Api<DynamicObject>,
+    name: &str,
+    mut from: String,
+    told: &watch::Sender<Versions>,
+) -> Result<()> {
     let this = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
     loop {
         let mut events = pin!(api.watch(&this, &from).await.context("watch the pipeline")?);
@@ -89,7 +79,8 @@ async fn watch(api: &Api<DynamicObject>, name: &str, mut from: String, told: &Ve
             match event {
                 WatchEvent::Added(version) | WatchEvent::Modified(version) => {
                     from = version.resource_version().context("a version without a number")?;
-                    told.get().0.push(serde_json::to_value(version).context("write a version")?);
+                    let version = serde_json::to_value(version).context("write a version")?;
+                    told.send_modify(|(versions, _)| versions.push(version));
                 }
                 WatchEvent::Deleted(version) => {
                     from = version.resource_version().context("a version without a number")?;

@@ -2,11 +2,12 @@
 
 use futures::future::try_join_all;
 
-use super::{Other, REACHED, nobody};
+use super::{Other, nobody};
+use crate::install::chart::operator_image;
 use crate::prelude::*;
 
-/// A state, the condition that identifies it, and the condition's reason.
-type Known = (&'static str, &'static str, &'static str);
+/// A pipeline, the condition that identifies its state, and the condition's reason.
+type Waiting = (Other, &'static str, &'static str);
 
 /// A Secret with a user and no password.
 const HALF: &str = "half";
@@ -17,9 +18,9 @@ const NOWHERE: &str = "nowhere";
 /// A table that lacks almost all columns.
 const NARROW: &str = "narrow";
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group gitops"]
-async fn what_keeps_pipelines_waiting_is_seen_as_it_is() -> Result<()> {
+fn what_keeps_pipelines_waiting_is_seen_as_it_is() -> Result<()> {
     scene::run("kept_waiting", Uses::Servers, 1, async |scene: &mut Scene| {
         // No program listens at these addresses of this machine; on another cluster, one may.
         scene.environment.local_clickhouse_only()?;
@@ -30,79 +31,47 @@ async fn what_keeps_pipelines_waiting_is_seen_as_it_is() -> Result<()> {
             scene.database.name()
         );
         scene.environment.server.execute(&narrow).await?;
-        let webhook = webhook(&scene.namespace);
-        scene.namespace.cluster().apply(&webhook).await?;
-        let played = play(scene).await;
-        // The webhook is not namespaced, so it is deleted here.
-        played.and(scene.namespace.cluster().delete(&webhook).await)
+        with_objects(scene.namespace.cluster(), &[webhook(&scene.namespace)], Box::pin(play(scene))).await
     })
-    .await
 }
 
 async fn play(scene: &Scene) -> Result<()> {
     refuses(&scene.namespace).await?;
     let all = all(scene).await?;
-    try_join_all(all.iter().map(|(other, _)| other.apply())).await?;
-    try_join_all(all.iter().map(async |(other, (state, kind, reason))| {
-        reached(&other.pipeline, state, REACHED, |status| has(status, kind, reason)).await
-    }))
+    try_join_all(all.iter().map(|(other, ..)| other.apply())).await?;
+    try_join_all(
+        all.iter().map(async |(other, kind, reason)| other.reached(|status| has(status, kind, reason)).await),
+    )
     .await
     .map(drop)
 }
 
-async fn all(scene: &Scene) -> Result<Vec<(Other, Known)>> {
-    let schema = |management: &str| json!({"sink": {"clickhouse": {"schema": {"management": management}}}});
-    let usual = json!({});
-    let sink = |change: Value| json!({"sink": {"clickhouse": change}});
-    let secure = scene.pipeline.settings().clickhouse.replace("http://", "https://");
-    let operators = operators_image(scene).await?;
-    let named = json!({"connectionRef": {"name": "nowhere"}});
-    let half = sink(json!({"credentials": {"secretRef": {"name": HALF}}}));
+async fn all(scene: &Scene) -> Result<Vec<Waiting>> {
+    let (usual, none) = (scene.pipeline.settings(), json!({}));
+    let new = |state: &str, field: &str, value: &str| Other::new(scene, state, &at(field, value));
+    let with = |state: &str, settings: Settings| Other::with(scene, state, settings, &none);
+    let no_broker = Settings { brokers: vec![nobody()], ..usual.clone() };
+    let no_server = Settings { clickhouse: format!("http://{}", nobody()), ..usual.clone() };
+    let tls = Settings { clickhouse: usual.clickhouse.replace("http://", "https://"), ..usual.clone() };
+    // This image is no gateway, and does not know the Job's arguments.
+    let no_gateway = Settings { image: operator_image(&scene.environment.cluster).await?, ..usual.clone() };
+    let nowhere = Settings { database: NOWHERE.to_owned(), ..usual.clone() };
+    let unmade = at("sink.clickhouse.schema.management", "Validate");
+    let half = new("secret-incomplete", "sink.clickhouse.credentials.secretRef.name", HALF);
+    let unconnected = new("connection-missing", "source.kafka.connectionRef.name", "nowhere");
+    let narrow = new("table-unfit", "sink.clickhouse.table", NARROW);
+    let no_database = Other::with(scene, "database-missing", nowhere, &unmade);
     Ok(vec![
-        (
-            Other::new(scene, "half-a-secret", |_| {}, &half),
-            ("secret-incomplete", kind::SINK_REACHABLE, reason::SECRET_INCOMPLETE),
-        ),
-        (
-            Other::new(scene, "no-connection", |_| {}, &json!({"source": {"kafka": named}})),
-            ("connection-missing", kind::READY, reason::CONNECTION_MISSING),
-        ),
-        (
-            Other::new(scene, "no-broker", |at| at.brokers = vec![nobody()], &usual),
-            ("source-unreachable", kind::SOURCE_REACHABLE, reason::UNREACHABLE),
-        ),
-        (
-            Other::new(scene, "no-server", |at| at.clickhouse = format!("http://{}", nobody()), &usual),
-            ("sink-unreachable", kind::SINK_REACHABLE, reason::UNREACHABLE),
-        ),
-        (
-            Other::new(scene, "no-tls", |at| at.clickhouse = secure, &usual),
-            ("sink-without-tls", kind::SINK_REACHABLE, reason::TLS_FAILED),
-        ),
-        (
-            Other::new(scene, "no-database", |at| at.database = NOWHERE.into(), &schema("Validate")),
-            ("database-missing", kind::SCHEMA_READY, reason::DATABASE_MISSING),
-        ),
-        (
-            Other::new(scene, "narrow-table", |_| {}, &sink(json!({"table": NARROW}))),
-            ("table-unfit", kind::SCHEMA_READY, reason::COLUMN_MISMATCH),
-        ),
-        (
-            // This image is no gateway, and does not know the Job's arguments.
-            Other::new(scene, "no-gateway", |at| at.image = operators, &usual),
-            ("schema-job-failed", kind::SCHEMA_READY, reason::JOB_FAILED),
-        ),
-        (
-            Other::new(scene, "no-webhook", |_| {}, &usual),
-            ("apply-failing", kind::READY, reason::APPLY_FAILED),
-        ),
+        (half, kind::SINK_REACHABLE, reason::SECRET_INCOMPLETE),
+        (unconnected, kind::READY, reason::CONNECTION_MISSING),
+        (with("source-unreachable", no_broker), kind::SOURCE_REACHABLE, reason::UNREACHABLE),
+        (with("sink-unreachable", no_server), kind::SINK_REACHABLE, reason::UNREACHABLE),
+        (with("sink-without-tls", tls), kind::SINK_REACHABLE, reason::TLS_FAILED),
+        (no_database, kind::SCHEMA_READY, reason::DATABASE_MISSING),
+        (narrow, kind::SCHEMA_READY, reason::COLUMN_MISMATCH),
+        (with("schema-job-failed", no_gateway), kind::SCHEMA_READY, reason::JOB_FAILED),
+        (Other::new(scene, "apply-failing", &none), kind::READY, reason::APPLY_FAILED),
     ])
-}
-
-async fn operators_image(scene: &Scene) -> Result<String> {
-    let deployment = scene.environment.operator.deployment().await?;
-    let pod = deployment.spec.and_then(|spec| spec.template.spec).context("the operator has no pods")?;
-    pod.containers.into_iter().next().and_then(|container| container.image).context("it has no image")
 }
 
 /// A webhook for new StatefulSets in this namespace, whose server cannot be reached.
@@ -128,7 +97,7 @@ async fn refuses(namespace: &Namespace) -> Result<()> {
             "metadata": {"labels": labels}, "spec": {"containers": [{"name": "none", "image": "none"}]}}},
     }))?;
     let dry = PostParams { dry_run: true, ..PostParams::default() };
-    until("a webhook that is missed", REACHED, async || {
+    until("a webhook that is missed", READY, async || {
         match namespace.api::<StatefulSet>().create(&dry, &none).await {
             Err(kube::Error::Api(status)) if status.code == 500 => Ok(Seen::Done(())),
             other => Ok(Seen::NotYet(format!("{other:?}"))),

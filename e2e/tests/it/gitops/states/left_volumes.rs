@@ -1,6 +1,5 @@
 //! The volume of a removed gateway. It is not drained while no pod can be made, and not deleted while a policy forbids it.
 
-use super::REACHED;
 use crate::prelude::*;
 use crate::spec::quotas::{lift, limit};
 
@@ -13,29 +12,19 @@ const LEFT: &str = "queue-traces-gateway-1";
 /// The volume of the remaining gateway.
 const USED: &str = "queue-traces-gateway-0";
 
-/// The Job that drains it.
 const JOB: &str = "traces-drain-1";
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group gitops"]
-async fn a_volume_that_is_left_and_cannot_go_is_seen_as_it_is() -> Result<()> {
+fn a_volume_that_is_left_and_cannot_go_is_seen_as_it_is() -> Result<()> {
     scene::run("left_volumes", Uses::Servers, 4, async |scene: &mut Scene| {
         scene.start(&spec(2)).await?;
         not_drained(scene).await?;
         let refusal = refusal(&scene.namespace);
-        for object in &refusal {
-            scene.namespace.cluster().apply(object).await?;
-        }
-        let played = not_deleted(scene).await;
-        // These objects are not namespaced, so they are deleted here.
-        for object in &refusal {
-            scene.namespace.cluster().delete(object).await?;
-        }
-        played?;
+        with_objects(scene.namespace.cluster(), &refusal, Box::pin(not_deleted(scene))).await?;
         may_be_deleted(&scene.namespace, true).await?;
         claim_deleted(scene).await
     })
-    .await
 }
 
 /// Time until a Job that gets no pod fails: it has two minutes, whatever the drain's time limit.
@@ -60,7 +49,7 @@ async fn not_deleted(scene: &Scene) -> Result<()> {
     // Otherwise the operator would retry a minute later.
     let jobs = scene.namespace.api::<Job>();
     jobs.delete(JOB, &DeleteParams::background()).await.context("delete the Job that failed")?;
-    reached(&scene.pipeline, "volumes-not-deleted", REACHED, |status| {
+    reached(&scene.pipeline, "volumes-not-deleted", READY, |status| {
         has(status, kind::VOLUMES_DRAINED, reason::NOT_DELETED) && has(status, kind::READY, reason::RUNNING)
     })
     .await
@@ -75,7 +64,7 @@ async fn claim_deleted(scene: &Scene) -> Result<()> {
     }});
     scene.namespace.cluster().delete(&left).await?;
     claims.delete(USED, &DeleteParams::background()).await.context("delete the claim of a gateway")?;
-    reached(&scene.pipeline, "claim-deleted", REACHED, |status| {
+    reached(&scene.pipeline, "claim-deleted", READY, |status| {
         // The status no longer mentions the left volume.
         let orphaned = status.volumes.as_ref().map(|volumes| (volumes.orphaned, volumes.drained));
         has(status, kind::VOLUMES_DRAINED, reason::CLAIM_DELETED) && orphaned == Some((0, 0))
@@ -109,7 +98,7 @@ fn refusal(namespace: &Namespace) -> [Value; 2] {
 /// Waits until the API server would allow to delete the claim, or would not.
 async fn may_be_deleted(namespace: &Namespace, may: bool) -> Result<()> {
     let claims = namespace.api::<PersistentVolumeClaim>();
-    until(&format!("that a claim may be deleted: {may}"), REACHED, async || {
+    until(&format!("that a claim may be deleted: {may}"), READY, async || {
         let asked = claims.delete(LEFT, &DeleteParams::default().dry_run()).await;
         let is_refused = matches!(&asked, Err(kube::Error::Api(status)) if status.code == 403);
         // If it is already gone, the deletion was allowed.

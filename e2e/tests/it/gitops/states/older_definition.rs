@@ -1,19 +1,15 @@
 //! A pipeline that the API server accepted under another definition than the operator's. The operator cannot read it.
 
 use e2e_fixtures::local_operator::give_back_definition;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt as _;
 
-use super::REACHED;
 use crate::prelude::*;
 
-/// The path of the log levels in the definition.
 const LEVELS: &str =
     "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/gateway/properties/logLevel/enum";
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group chart"]
-async fn a_pipeline_of_another_definition_is_seen_as_it_is() -> Result<()> {
+fn a_pipeline_of_another_definition_is_seen_as_it_is() -> Result<()> {
     // All tests share the definition.
     scene::run("older_definition", Uses::ServersAlone, 1, async |scene: &mut Scene| {
         let cluster = scene.namespace.cluster().clone();
@@ -21,7 +17,6 @@ async fn a_pipeline_of_another_definition_is_seen_as_it_is() -> Result<()> {
         let given_back = give_back_definition(&cluster).await;
         played.and(given_back)
     })
-    .await
 }
 
 async fn play(scene: &Scene, cluster: &Cluster) -> Result<()> {
@@ -30,12 +25,12 @@ async fn play(scene: &Scene, cluster: &Cluster) -> Result<()> {
     let lenient = Patch::Json::<()>(serde_json::from_value(lenient)?);
     let name = TracePipeline::crd_name();
     definitions.patch(name, &PatchParams::default(), &lenient).await.context("change the definition")?;
-    until("a pipeline with a log level that is none", REACHED, async || {
+    until("a pipeline with a log level that is none", READY, async || {
         let applied = scene.pipeline.apply(&json!({"gateway": {"logLevel": "loud"}})).await;
         Ok(applied.map_or_else(|error| Seen::NotYet(format!("{error:#}")), Seen::Done))
     })
     .await?;
-    reached(&scene.pipeline, "malformed", REACHED, |status| has(status, kind::READY, reason::MALFORMED))
+    reached(&scene.pipeline, "malformed", READY, |status| has(status, kind::READY, reason::MALFORMED))
         .await?;
     removed(&scene.pipeline).await
 }
@@ -44,5 +39,5 @@ async fn play(scene: &Scene, cluster: &Cluster) -> Result<()> {
 async fn removed(pipeline: &Pipeline) -> Result<()> {
     let pipelines: Api<TracePipeline> = pipeline.namespace().api();
     pipelines.delete(pipeline.name(), &DeleteParams::default()).await.context("delete the pipeline")?;
-    wait_gone(&pipelines, pipeline.name(), REACHED).await
+    wait_gone(&pipelines, pipeline.name(), READY).await
 }

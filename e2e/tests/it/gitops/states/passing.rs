@@ -2,17 +2,14 @@
 
 use futures::future::try_join_all;
 
-use super::{Other, REACHED, nobody};
+use super::{Other, nobody};
 use crate::gitops::health::Passing;
 use crate::prelude::*;
 
-/// Partitions: two gateways.
-const PARTITIONS: i32 = 8;
-
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group gitops"]
-async fn what_passes_and_what_stays_is_seen_as_it_is() -> Result<()> {
-    scene::run("passing", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+fn what_passes_and_what_stays_is_seen_as_it_is() -> Result<()> {
+    scene::run("passing", Uses::Servers, 8, async |scene: &mut Scene| {
         // No program listens at this address of this machine; on another cluster, one may.
         scene.environment.local_clickhouse_only()?;
         let front = scene.front().await?;
@@ -30,24 +27,20 @@ async fn what_passes_and_what_stays_is_seen_as_it_is() -> Result<()> {
         let awaiting = awaiting(scene);
         try_join_all(others.iter().map(|(other, ..)| other.apply()).chain([awaiting.apply()])).await?;
         changed(scene, &versions).await?;
-        try_join_all(others.iter().map(async |(other, state, reason)| {
+        try_join_all(others.iter().map(async |(other, reason)| {
             let says = |status: &TracePipelineStatus| {
                 has(status, kind::READY, reason::RUNNING) && has(status, kind::SCHEMA_READY, reason)
             };
-            reached(&other.pipeline, state, REACHED, says).await
+            other.reached(says).await
         }))
         .await?;
         scene.pipeline.apply(&spec(&json!({"scaling": {"mode": "External"}, "replicas": 2}))).await?;
-        reached(&scene.pipeline, "scaled-by-others", REACHED, |status| {
+        reached(&scene.pipeline, "scaled-by-others", READY, |status| {
             has(status, kind::SCALING_ACTIVE, reason::EXTERNAL) && has(status, kind::READY, reason::RUNNING)
         })
         .await?;
-        reached(&awaiting.pipeline, "table-awaited", REACHED, |status| {
-            has(status, kind::READY, reason::REPLICAS_NOT_READY)
-        })
-        .await
+        awaiting.reached(|status| has(status, kind::READY, reason::REPLICAS_NOT_READY)).await
     })
-    .await
 }
 
 fn spec(change: &Value) -> Value {
@@ -56,30 +49,20 @@ fn spec(change: &Value) -> Value {
 }
 
 /// Each with one gateway, and with the reason of its `SchemaReady`.
-fn others(scene: &Scene) -> [(Other, &'static str, &'static str); 3] {
-    let one = |change: Value| merged(&json!({"replicas": 1}), &change);
-    let sink = |change: Value| one(json!({"sink": {"clickhouse": change}}));
-    let servers = [scene.pipeline.settings().clickhouse.clone(), format!("http://{}", nobody())];
-    let bare = one(json!({"queue": {"mode": "Disabled", "size": null}}));
+fn others(scene: &Scene) -> [(Other, &'static str); 3] {
+    let servers = json!([scene.pipeline.settings().clickhouse, format!("http://{}", nobody())]);
+    let one = |state: &str, change: Value| Other::new(scene, state, &merged(&at("replicas", 1), &change));
     [
-        (Other::new(scene, "no-volumes", |_| {}, &bare), "without-volumes", reason::OK),
-        (
-            Other::new(scene, "own-table", |_| {}, &sink(json!({"schema": {"management": "None"}}))),
-            "table-not-managed",
-            reason::NOT_MANAGED,
-        ),
-        (
-            Other::new(scene, "two-servers", |_| {}, &sink(json!({"endpoints": servers}))),
-            "servers-not-reached",
-            reason::SERVERS_NOT_REACHED,
-        ),
+        (one("without-volumes", json!({"queue": {"mode": "Disabled", "size": null}})), reason::OK),
+        (one("table-not-managed", at("sink.clickhouse.schema.management", "None")), reason::NOT_MANAGED),
+        (one("servers-not-reached", at("sink.clickhouse.endpoints", servers)), reason::SERVERS_NOT_REACHED),
     ]
 }
 
 /// Its gateway runs, and waits for a table that is never created.
 fn awaiting(scene: &Scene) -> Other {
     let sink = json!({"table": "nobody_makes_it", "schema": {"management": "None"}});
-    Other::new(scene, "no-table", |_| {}, &json!({"replicas": 1, "sink": {"clickhouse": sink}}))
+    Other::new(scene, "table-awaited", &json!({"replicas": 1, "sink": {"clickhouse": sink}}))
 }
 
 /// Before the first reconcile, after Kafka has answered, and while the Job runs.

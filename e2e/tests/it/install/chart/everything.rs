@@ -3,8 +3,9 @@
 
 use e2e_stack::definitions;
 
-use super::{CHART, GATEWAY_IMAGE, GONE, HELM_TIMEOUT, PIPELINE, RELEASE, Release, change, with_release};
-use crate::operator::foreign_kinds::with_definitions;
+use super::{
+    CHART, GATEWAY_IMAGE, GONE, HELM_TIMEOUT, PIPELINE, RELEASE, Release, change, reconciled, with_release,
+};
 use crate::prelude::*;
 
 /// Values that turn on everything that is off by default.
@@ -36,7 +37,6 @@ const OTHER_VALUES: [&str; 7] = [
 /// All namespaces again. `null`, which means the default, keeps the former value with `--reuse-values`.
 const EVERYWHERE: &str = "watchNamespaces=[]";
 
-/// The kinds of the chart's templates.
 const KINDS: [&str; 14] = [
     "ClusterRole",
     "ClusterRoleBinding",
@@ -57,11 +57,11 @@ const KINDS: [&str; 14] = [
 /// Kubernetes makes this in every namespace, some time after the namespace.
 const KUBERNETES_OWN: &str = "ConfigMap kube-root-ca.crt";
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group chart"]
-async fn with_everything_on_a_sync_of_the_chart_changes_nothing_and_an_uninstall_leaves_what_it_names()
--> Result<()> {
-    let monitoring = blocking(definitions::monitoring).await?;
+fn with_everything_on_a_sync_of_the_chart_changes_nothing_and_an_uninstall_leaves_what_it_names() -> Result<()>
+{
+    let monitoring = definitions::monitoring()?;
     with_release("everything", async |release| {
         let lived = async {
             let lived = release.everything().await;
@@ -70,16 +70,14 @@ async fn with_everything_on_a_sync_of_the_chart_changes_nothing_and_an_uninstall
         };
         with_definitions(release.namespace.cluster(), &monitoring, lived).await
     })
-    .await
 }
 
 impl Release<'_> {
     async fn everything(&self) -> Result<()> {
-        let (before, pipeline) = (self.namespace.inventory().await?, self.pipeline());
+        let (before, pipeline) = (self.namespace.inventory().await?, self.pipeline(PIPELINE));
         let image = self.image()?;
         let gateway_image = format!("gateway.image={GATEWAY_IMAGE}");
-        let own = [image[0].as_str(), &image[1], &gateway_image];
-        let values: Vec<&str> = own.into_iter().chain(EVERYTHING).collect();
+        let values: Vec<&str> = [image.as_str(), &gateway_image].into_iter().chain(EVERYTHING).collect();
         let install = ["install", RELEASE, CHART, "--take-ownership", "--wait", "--timeout", HELM_TIMEOUT];
         let notes = self.helm(&install, &values).await?;
         ensure!(
@@ -88,8 +86,7 @@ impl Release<'_> {
         );
         self.all_in_sync(&values).await.context("as it was installed")?;
         pipeline.apply(&change(3)).await?;
-        let looked_after = |status: &TracePipelineStatus| status.desired_replicas.is_some();
-        pipeline.wait("reconciled", READY, looked_after).await?;
+        reconciled(&pipeline, "reconciled").await?;
         let workload = self.workload().await?;
 
         let watched = format!("watchNamespaces={{{}}}", self.namespace.name());
@@ -105,7 +102,7 @@ impl Release<'_> {
         ensure!(!now.contains(&of_all), "the rights in all namespaces are left");
         ensure!(now.contains(&of_one), "there are no rights in one namespace");
         pipeline.apply(&change(4)).await?;
-        pipeline.wait("reconciled with the rights of one namespace", READY, looked_after).await?;
+        reconciled(&pipeline, "reconciled with the rights of one namespace").await?;
         ensure!(self.workload().await? == workload, "an upgrade of the operator changed the gateways");
 
         self.helm(&upgrade, &[EVERYWHERE]).await?;
@@ -114,7 +111,7 @@ impl Release<'_> {
         ensure!(now.contains(&of_all), "the rights in all namespaces are not back");
         ensure!(!now.contains(&of_one), "the rights in one namespace are left");
         pipeline.apply(&change(3)).await?;
-        pipeline.wait("reconciled with the rights of all namespaces again", READY, looked_after).await?;
+        reconciled(&pipeline, "reconciled with the rights of all namespaces again").await?;
         ensure!(self.workload().await? == workload, "an upgrade back changed the gateways");
 
         self.uninstall(&["--wait"]).await?;

@@ -1,15 +1,15 @@
 //! From `helm install` to the first row with the README only. A shell runs its commands unchanged, except that names of this stack replace
 //! those of the examples. Images and chart come from a registry that `publish` has filled.
 
-use e2e_fixtures::oracle::{Database, Server};
 use e2e_fixtures::registry::Registry;
 use e2e_stack::images::{ImageStore, ProgramArgs};
-use e2e_stack::paths::{Paths, remove_folder, workspace};
-use e2e_stack::process::{command, output};
+use e2e_stack::paths::{remove_folder, workspace};
 use e2e_stack::publish::{self, PublishArgs};
 use e2e_stack::{clickhouse, helm, kubernetes};
 
 use super::{RELEASE, Release, with_release};
+use crate::delivery::process;
+use crate::own_operator;
 use crate::prelude::*;
 
 /// Largest number of commands from `helm install` to the first row: as few as a new user should need.
@@ -18,10 +18,10 @@ const COMMANDS_MAX: usize = 6;
 /// Spans that are produced once the pipeline is ready.
 const SPANS: u64 = 500;
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group chart"]
-async fn the_commands_of_the_readme_lead_to_the_first_row() -> Result<()> {
-    with_release("readme", async |release| release.first_row().await).await
+fn the_commands_of_the_readme_lead_to_the_first_row() -> Result<()> {
+    with_release("readme", async |release| release.first_row().await)
 }
 
 impl Release<'_> {
@@ -32,7 +32,7 @@ impl Release<'_> {
         );
         let registry = Registry::serve()?;
         let address = registry.address().to_owned();
-        blocking(move || publish::run(&published_to(address)?).map(drop)).await?;
+        blocking(move || publish::run(&published_to(address)).map(drop)).await?;
         let tracing =
             Namespace::named(self.namespace.cluster(), &format!("{}-tracing", self.namespace.name()));
         let server = Server::new(&self.target.clickhouse.host, "default", "");
@@ -64,9 +64,9 @@ impl Release<'_> {
                 ("tracing", tracing.name()),
             ],
         )?;
-        std::fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+        fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
         let file = folder.join("my-pipeline.yaml");
-        std::fs::write(&file, pipeline).with_context(|| format!("write {}", file.display()))?;
+        fs::write(&file, pipeline).with_context(|| format!("write {}", file.display()))?;
         let script = replaced(
             block(&readme, "## Install", "sh")?,
             &[
@@ -97,16 +97,10 @@ impl Release<'_> {
     }
 }
 
-fn published_to(registry: String) -> Result<PublishArgs> {
-    let program = |variable: &str| {
-        let file = std::env::var_os(variable).with_context(|| format!("{variable} is not set"))?;
-        anyhow::Ok(PathBuf::from(file))
-    };
-    let programs = ProgramArgs {
-        operator: Some(program("SLUICE_OPERATOR_PROGRAM")?),
-        gateway: Some(program("SLUICE_GATEWAY_PROGRAM")?),
-    };
-    Ok(PublishArgs { registry, version: env!("CARGO_PKG_VERSION").to_owned(), plain_http: true, programs })
+fn published_to(registry: String) -> PublishArgs {
+    let (operator, gateway) = (Some(own_operator::program()), Some(process::program()));
+    let programs = ProgramArgs { operator, gateway };
+    PublishArgs { registry, version: env!("CARGO_PKG_VERSION").to_owned(), plain_http: true, programs }
 }
 
 /// The first code block of this language after these words.

@@ -2,19 +2,16 @@
 //! finalizer. A pipeline with a finalizer is marked as deleted and runs on, and the definition stays for it, until the steps in the notes
 //! release it.
 
-use kube::CustomResourceExt as _;
-use sluice_crds::TraceConnection;
-
-use super::{CHART, GONE, HELM_TIMEOUT, RELEASE, Release, change, definition, with_release};
+use super::{CHART, GONE, HELM_TIMEOUT, RELEASE, Release, change, definition, reconciled, with_release};
 use crate::prelude::*;
 
 /// Objects that the API server makes for a definition, and deletes with it.
 const SERVED_AS: &str = "APIService v1alpha1.sluice.dev";
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group chart"]
-async fn a_definition_that_is_not_kept_goes_with_the_release_once_nobody_holds_a_pipeline() -> Result<()> {
-    with_release("not-kept", async |release| release.not_kept().await).await
+fn a_definition_that_is_not_kept_goes_with_the_release_once_nobody_holds_a_pipeline() -> Result<()> {
+    with_release("not-kept", async |release| release.not_kept().await)
 }
 
 impl Release<'_> {
@@ -23,8 +20,7 @@ impl Release<'_> {
         let all: Api<TracePipeline> = Api::all(self.namespace.cluster().client());
         // After a definition was applied, the API server restarts its storage and answers 429 for a moment.
         let listed = until("the list of all pipelines", READY, async || {
-            let listed = all.list_metadata(&ListParams::default()).await;
-            Ok(listed.map_or_else(|error| Seen::NotYet(error.to_string()), Seen::Done))
+            all.list_metadata(&ListParams::default()).await.map(Seen::Done).context("list all pipelines")
         });
         let all = listed.await?.items;
         let all: Vec<String> = all
@@ -43,7 +39,7 @@ impl Release<'_> {
 
         self.install_not_kept().await?;
         let names = ["charted", "charted-drained", "charted-free"];
-        let [by_hand, drained, free] = names.map(|name| self.pipeline_named(name));
+        let [by_hand, drained, free] = names.map(|name| self.pipeline(name));
         for (pipeline, more) in [
             (&by_hand, json!({})),
             // No gateway runs that could report that it is empty.
@@ -51,8 +47,7 @@ impl Release<'_> {
             (&free, json!({"deletionPolicy": "Immediate"})),
         ] {
             pipeline.apply(&merged(&alone(pipeline), &more)).await?;
-            let looked_after = |status: &TracePipelineStatus| status.desired_replicas.is_some();
-            pipeline.wait("reconciled", READY, looked_after).await?;
+            reconciled(pipeline, "reconciled").await?;
             self.workload_of(pipeline.name()).await?;
         }
         ensure!(free.get().await?.finalizers().is_empty(), "a pipeline that goes at once is held");
@@ -74,14 +69,12 @@ impl Release<'_> {
 
     /// The steps in the notes: one pipeline by hand, the other one by an operator.
     async fn let_go(&self, by_hand: &Pipeline, drained: &Pipeline) -> Result<()> {
-        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let free = json!({"metadata": {"finalizers": null}});
         let pipelines: Api<TracePipeline> = self.namespace.api();
-        pipelines.patch(by_hand.name(), &PatchParams::default(), &free).await.context("let a pipeline go")?;
+        merge(&pipelines, by_hand.name(), free).await?;
         self.wait_without(by_hand).await?;
         self.definition_waits().await.context("for the other one")?;
-        let image = self.image()?;
-        let values = [image[0].as_str(), &image[1], "crds.enabled=false"];
-        self.deploy(&["install", RELEASE, CHART], &values).await?;
+        self.deploy(&["install", RELEASE, CHART], &[&self.image()?, "crds.enabled=false"]).await?;
         self.wait_without(drained).await.context("by an operator")?;
         self.uninstall(&["--wait"]).await
     }
@@ -101,10 +94,8 @@ impl Release<'_> {
     }
 
     async fn install_not_kept(&self) -> Result<()> {
-        let image = self.image()?;
-        let values = [image[0].as_str(), &image[1], "crds.keep=false"];
         let install = ["install", RELEASE, CHART, "--take-ownership", "--wait", "--timeout", HELM_TIMEOUT];
-        let notes = self.deploy(&install, &values).await?;
+        let notes = self.deploy(&install, &[&self.image()?, "crds.keep=false"]).await?;
         for words in [
             "crds.keep is false",
             "Delete the TracePipelines",

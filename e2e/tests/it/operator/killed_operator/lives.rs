@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 
 use e2e_fixtures::cluster::or_gone;
-use e2e_fixtures::local_operator::{LocalOperator, Orders, Program, RELEASE, Write, admit};
+use e2e_fixtures::local_operator::{Orders, Program, RELEASE, admit};
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::interval;
 
@@ -34,14 +34,12 @@ pub struct Lives<'a> {
     token: String,
     /// Kubeconfig and log of each of them.
     pub folder: PathBuf,
-    /// Number of processes until now.
     begun: usize,
 }
 
 /// Pods and drains that were seen during one change.
 #[derive(Debug, Default)]
 pub struct Course {
-    /// UIDs of the pods of each name.
     pods: BTreeMap<String, BTreeSet<String>>,
     /// Drain states of the gateways, and the targets of the drains.
     drains: Vec<(DrainState, u32)>,
@@ -143,7 +141,6 @@ fn line(write: &Write) -> String {
     format!("{} {name} ({})", write.call, write.status)
 }
 
-/// Records pods and drains.
 async fn look(scene: &Scene, course: &mut Course) -> Result<Infallible> {
     let pipelines = scene.namespace.api::<TracePipeline>();
     let mut looks = interval(LOOK);

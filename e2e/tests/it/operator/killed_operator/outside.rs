@@ -8,12 +8,11 @@
 
 use super::lives::Lives;
 use super::whole::{complete, objects, wait_complete, wait_pods, wait_whole};
-use super::{LONGEST, PARTITIONS, ROWS_BEFORE, volumes_replaced};
-use crate::deletion::life::{assert_event_says, scale_by_hand, workload_name};
-use crate::environment::while_operator_rests;
+use super::{LONGEST, ROWS_BEFORE, volumes_replaced};
+use crate::deletion::life::scale_by_hand;
 use crate::prelude::*;
 use crate::security::secured::pods::Own;
-use crate::storage::orphaned::owners;
+use crate::storage::orphaned::assert_owned;
 use crate::storage::replaced::with_class;
 use crate::storage::volumes::{self, claims, uids};
 
@@ -28,17 +27,16 @@ const SLACK: Duration = Duration::from_secs(30);
 /// Least number of messages that are in no table when the servers are back: the production of a part of the limit.
 const LAG_MIN: i64 = 100;
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group killed-operator"]
-async fn an_operator_that_dies_of_every_write_finishes_what_comes_from_outside() -> Result<()> {
-    scene::run("killed_operator_outside", Uses::OwnOperator, PARTITIONS, async |scene: &mut Scene| {
+fn an_operator_that_dies_of_every_write_finishes_what_comes_from_outside() -> Result<()> {
+    scene::run("killed_operator_outside", Uses::OwnOperator, 4, async |scene: &mut Scene| {
         let own = Own::start(scene).await?;
         let cluster = scene.environment.cluster.clone();
         let played = while_operator_rests(&cluster, Box::pin(play(scene, &own)));
         Box::pin(with_class(&cluster, (OTHER_CLASS, None), played)).await?;
         own.remove()
     })
-    .await
 }
 
 async fn play(scene: &Scene, own: &Own) -> Result<()> {
@@ -103,15 +101,14 @@ async fn scaled_by_hand(lives: &mut Lives<'_>) -> Result<()> {
 /// object is missing.
 async fn left_alone(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
-    let stays = format!("{}-0", workload_name(scene));
-    let service = format!("Service {}", workload_name(scene));
+    let stays = format!("{}-0", scene.pipeline.workload_name());
+    let service = format!("Service {}", scene.pipeline.workload_name());
     let done = async {
         let change = json!({"managementState": "Unmanaged", "gateway": {"logLevel": "debug"}});
         scene.pipeline.apply(&spec(&change)).await?;
-        let paused = ("True", reason::UNMANAGED);
-        scene.pipeline.wait_condition(kind::RECONCILIATION_PAUSED, paused, LONGEST).await?;
+        scene.pipeline.wait_true(kind::RECONCILIATION_PAUSED, reason::UNMANAGED, LONGEST).await?;
         let services = scene.namespace.api::<Service>();
-        let deleted = services.delete(&workload_name(scene), &DeleteParams::default()).await;
+        let deleted = services.delete(&scene.pipeline.workload_name(), &DeleteParams::default()).await;
         deleted.context("delete the Service")?;
         scale_by_hand(scene, 1).await?;
         wait_pods(scene, &[&stays]).await?;
@@ -129,9 +126,8 @@ async fn taken_over(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
     let done = async {
         scene.pipeline.apply(&spec(&json!({}))).await?;
-        let managed = ("False", reason::MANAGED);
-        scene.pipeline.wait_condition(kind::RECONCILIATION_PAUSED, managed, LONGEST).await?;
-        scene.pipeline.wait_condition(kind::SCALING_LIMITED, ("False", reason::OK), LONGEST).await?;
+        scene.pipeline.wait_false(kind::RECONCILIATION_PAUSED, reason::MANAGED, LONGEST).await?;
+        scene.pipeline.wait_false(kind::SCALING_LIMITED, reason::OK, LONGEST).await?;
         wait_complete(scene, 2).await
     };
     lives.act("taken over", done).await?.ensure_pods(&[1, 1])
@@ -156,20 +152,14 @@ async fn orphaned(lives: &mut Lives<'_>) -> Result<()> {
     };
     lives.act("orphan", done).await?.ensure_pods(&[1, 1])?;
     wait_whole(scene, 2).await?;
-    let found = owners(scene).await?;
-    ensure!(found.is_empty(), "the StatefulSet belongs to {found:?}");
-    Ok(())
+    assert_owned(scene, false).await
 }
 
 /// A pipeline of the same name owns all of it, and the gateways do not change.
 async fn adopted(lives: &mut Lives<'_>) -> Result<()> {
     let scene = lives.scene;
-    let spec = of_other_class(&json!({}));
-    lives.act("adopted", complete(scene, &spec)).await?.ensure_pods(&[1, 1])?;
-    let owner = scene.pipeline.get().await?.uid().context("a pipeline without an identity")?;
-    let found = owners(scene).await?;
-    ensure!(found == [owner], "the StatefulSet belongs to {found:?}");
-    Ok(())
+    lives.act("adopted", complete(scene, &of_other_class(&json!({})))).await?.ensure_pods(&[1, 1])?;
+    assert_owned(scene, true).await
 }
 
 /// No server can be reached, and spans keep coming. The pipeline is deleted at its limit and reports what was not drained. Only the volumes
@@ -183,7 +173,8 @@ async fn gone(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
         scene.pipeline.apply(&of_other_class(&limit)).await?;
         scene.pipeline.delete(Duration::from_secs(LIMIT) + SLACK).await?;
         wait_pods(scene, &[]).await?;
-        let volumes: Vec<String> = (0..2).map(|number| claim_of(scene, number)).collect();
+        let claim = format!("PersistentVolumeClaim queue-{}", scene.pipeline.workload_name());
+        let volumes = [0, 1].map(|number| format!("{claim}-{number}"));
         until("end of everything but the volumes", LONGEST, async || {
             let left: Vec<String> = objects(scene).await?.into_iter().collect();
             let are_volumes = !left.is_empty() && left.iter().all(|one| volumes.contains(one));
@@ -196,10 +187,6 @@ async fn gone(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
     assert_event_says(scene, "DrainTimedOut", &[&longer, "which may hold the only copy"]).await
 }
 
-fn claim_of(scene: &Scene, number: u32) -> String {
-    format!("PersistentVolumeClaim queue-{}-{number}", workload_name(scene))
-}
-
 /// The servers are back. A pipeline of the same name and group reads on from the committed offsets, and uses the left volumes.
 async fn reads_on(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
     let scene = lives.scene;
@@ -207,6 +194,5 @@ async fn reads_on(lives: &mut Lives<'_>, own: &Own) -> Result<()> {
     ensure!(lag.messages >= LAG_MIN, "nothing waits for the next pipeline: {lag:?}");
     own.kafka.open(true);
     own.clickhouse.open(true);
-    let spec = of_other_class(&json!({}));
-    lives.act("made again", complete(scene, &spec)).await?.ensure_pods(&[1, 1])
+    lives.act("made again", complete(scene, &of_other_class(&json!({})))).await?.ensure_pods(&[1, 1])
 }

@@ -1,7 +1,5 @@
 //! The objects of a pipeline after a change: each exactly once and no others, and gateways in the expected state.
 
-use e2e_fixtures::cluster::pipeline_selector;
-
 use super::LONGEST;
 use crate::prelude::*;
 

@@ -1,36 +1,20 @@
 //! A broker of the test's own, with listeners for TLS, a client certificate, or user and password.
 
-use std::fs::{self, File};
-use std::process::{Child, Command, Stdio};
+use std::fs::File;
+use std::process::Command;
 
 use e2e_stack::kafka::jars;
-use e2e_stack::paths::Paths;
-use e2e_stack::process::{Port, output};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::net::TcpStream;
 
 use super::issuer::{AUDIENCE, Issuer};
 use super::keys::{Keys, SERVER_NAME};
 use crate::prelude::*;
 
-/// The user that the broker knows.
 pub const USER: &str = "gateway";
 pub const PASSWORD: &str = "correct horse";
 
 /// 22 characters of base64, as the format requires.
 const CLUSTER_ID: &str = "c2x1aWNlLXNlY3VyZS0wMQ";
-
-/// Longest start, as for the stack's broker: a few seconds on an idle machine, more on a busy one.
-const START_PATIENCE: Duration = Duration::from_mins(2);
-
-/// A listener behind a front: TLS with a client certificate, and user and password.
-#[derive(Clone, Copy)]
-pub struct Fronted<'a> {
-    /// Where the broker listens.
-    pub listen: &'a str,
-    /// The address that the broker advertises.
-    pub front: &'a str,
-}
 
 /// A broker. Killed when dropped.
 pub struct Broker {
@@ -50,25 +34,13 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Starts a broker with its data in `folder` and waits until it listens.
-    pub async fn start(folder: &Path, keys: &Keys) -> Result<Broker> {
-        Broker::start_with(folder, keys, None, None).await
-    }
-
-    /// As [`Self::start`], with one more listener.
-    pub async fn start_behind(folder: &Path, keys: &Keys, fronted: Fronted<'_>) -> Result<Broker> {
-        Broker::start_with(folder, keys, Some(fronted), None).await
-    }
-
-    /// As [`Self::start`], with a listener for tokens of this issuer.
-    pub async fn start_with_tokens(folder: &Path, keys: &Keys, issuer: &Issuer) -> Result<Broker> {
-        Broker::start_with(folder, keys, None, Some(issuer)).await
-    }
-
-    async fn start_with(
+    /// Starts a broker with its data in `folder` and waits until it listens. `fronted` is one more listener, with TLS, a client certificate,
+    /// user and password: the address at which it listens, and the one that the broker advertises. With an issuer, there is a listener for
+    /// its tokens.
+    pub async fn start(
         folder: &Path,
         keys: &Keys,
-        fronted: Option<Fronted<'_>>,
+        fronted: Option<[&str; 2]>,
         issuer: Option<&Issuer>,
     ) -> Result<Broker> {
         let ports = Port::hold_all()?;
@@ -78,7 +50,7 @@ impl Broker {
             [("HOST", &host), ("TLS", &tls), ("MUTUAL", &mutual), ("SASLTLS", &sasl_tls), ("SASL", &sasl)];
         let mut listeners: Vec<Listener> =
             own.map(|(name, listen)| (name, listen.clone(), named(listen))).into();
-        listeners.extend(fronted.map(|one| ("FRONTED", one.listen.to_owned(), one.front.to_owned())));
+        listeners.extend(fronted.map(|[listen, front]| ("FRONTED", listen.to_owned(), front.to_owned())));
         listeners.extend(issuer.map(|_| ("OAUTH", oauth.clone(), named(&oauth))));
         let mut text = properties(folder, keys, &listeners, &controller);
         text.push_str(&issuer.map(of_issuer).unwrap_or_default());
@@ -102,7 +74,7 @@ impl Broker {
             host,
             _ports: ports,
         };
-        until("the broker listens", START_PATIENCE, async || {
+        until("the broker listens", FLOW, async || {
             if let Some(ended) = broker.child.try_wait().context("look for the broker")? {
                 let log = folder.join("broker.log");
                 return Ok(Seen::Failed(anyhow!("the broker ended with {ended}; see {}", log.display())));

@@ -1,18 +1,13 @@
 //! TLS before the real `ClickHouse`: it forwards the decrypted bytes unchanged. Servers with TLS of their own are forwarded without
 //! decryption: for pods, and for tests that make a server unreachable for themselves only.
 
-use std::sync::Arc;
-
-use e2e_stack::kubernetes::NODE_ADDRESS;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::{RootCertStore, server::danger::ClientCertVerifier};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::keys::{Keys, SERVER_NAME};
@@ -22,35 +17,23 @@ use crate::prelude::*;
 pub struct Front {
     /// `host:port`, by a name or an address in the certificate.
     pub address: String,
-    /// The port alone.
     pub port: u16,
     opens: watch::Sender<bool>,
-    accepts: JoinHandle<()>,
+    /// Aborted when dropped.
+    _accepts: JoinSet<()>,
 }
 
 impl Front {
-    /// A front for programs of this machine, before the server at `behind` (`http://host:port`); it asks for a client certificate if
-    /// `asks_for_certificate`.
-    pub async fn start(behind: &str, keys: &Keys, asks_for_certificate: bool) -> Result<Front> {
-        Front::listen("127.0.0.1", behind, Some(acceptor(keys, asks_for_certificate)?)).await
-    }
-
-    /// A front for pods, which must have a certificate.
-    pub async fn start_for_pods(behind: &str, keys: &Keys) -> Result<Front> {
-        Front::listen(NODE_ADDRESS, behind, Some(acceptor(keys, true)?)).await
-    }
-
-    /// A front for pods, before a server with its own TLS.
-    pub async fn pass_for_pods(behind: &str) -> Result<Front> {
-        Front::listen(NODE_ADDRESS, behind, None).await
-    }
-
-    async fn listen(host: &str, behind: &str, acceptor: Option<TlsAcceptor>) -> Result<Front> {
+    /// A front at this address of this machine, before the server at `behind` (`http://host:port`). With keys, it has TLS, and asks for a
+    /// client certificate if the flag is set; without keys, the server has its own TLS.
+    pub async fn start(host: &str, behind: &str, tls: Option<(&Keys, bool)>) -> Result<Front> {
+        let acceptor = tls.map(|(keys, asks)| acceptor(keys, asks)).transpose()?;
         let behind = behind.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let listener = TcpListener::bind((host, 0)).await.context("listen for the front")?;
         let port = listener.local_addr().context("ask for the front's port")?.port();
         let (opens, is_open) = watch::channel(true);
-        let accepts = tokio::spawn(async move {
+        let mut accepts = JoinSet::new();
+        accepts.spawn(async move {
             loop {
                 // The client had disconnected before.
                 let Ok((stream, _)) = listener.accept().await else { continue };
@@ -66,10 +49,9 @@ impl Front {
             }
         });
         let name = if host == NODE_ADDRESS { host } else { SERVER_NAME };
-        Ok(Front { address: format!("{name}:{port}"), port, opens, accepts })
+        Ok(Front { address: format!("{name}:{port}"), port, opens, _accepts: accepts })
     }
 
-    /// The URL of a server behind TLS.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }
@@ -77,12 +59,6 @@ impl Front {
     /// Makes the server reachable, or unreachable: then connections are closed, and new ones at once.
     pub fn open(&self, is_open: bool) {
         self.opens.send_replace(is_open);
-    }
-}
-
-impl Drop for Front {
-    fn drop(&mut self) {
-        self.accepts.abort();
     }
 }
 
@@ -100,10 +76,6 @@ async fn pass(mut client: impl AsyncRead + AsyncWrite + Unpin, behind: &str) -> 
 }
 
 fn acceptor(keys: &Keys, asks_for_certificate: bool) -> Result<TlsAcceptor> {
-    Ok(TlsAcceptor::from(Arc::new(config(keys, asks_for_certificate)?)))
-}
-
-fn config(keys: &Keys, asks_for_certificate: bool) -> Result<ServerConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -121,10 +93,8 @@ fn config(keys: &Keys, asks_for_certificate: bool) -> Result<ServerConfig> {
     };
     let key = PrivateKeyDer::from_pem_file(keys.key("server")).context("read the server's key")?;
     let chain = certificates(&keys.certificate("server"))?;
-    builder
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)
-        .context("use the server's certificate")
+    let config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key);
+    Ok(TlsAcceptor::from(Arc::new(config.context("use the server's certificate")?)))
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -17,12 +15,9 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 use crate::prelude::*;
 
-/// Id and secret of its client.
 pub const CLIENT: &str = "sluice";
 pub const CLIENT_SECRET: &str = "correct/horse+battery";
 
@@ -34,7 +29,8 @@ const KEY_ID: &str = "one";
 /// A server. Ends when dropped.
 pub struct Issuer {
     state: Arc<State>,
-    accepts: JoinHandle<()>,
+    /// Aborted when dropped.
+    _accepts: JoinSet<()>,
 }
 
 struct State {
@@ -45,7 +41,6 @@ struct State {
 }
 
 impl Issuer {
-    /// Starts a server whose tokens live for this long.
     pub async fn start(lifetime_seconds: u64) -> Result<Issuer> {
         let random = SystemRandom::new();
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
@@ -61,7 +56,8 @@ impl Issuer {
             issued: AtomicU64::new(0),
         });
         let of_all = Arc::clone(&state);
-        let accepts = tokio::spawn(async move {
+        let mut accepts = JoinSet::new();
+        accepts.spawn(async move {
             loop {
                 // The client had disconnected before.
                 let Ok((stream, _)) = listener.accept().await else { continue };
@@ -73,7 +69,7 @@ impl Issuer {
                 });
             }
         });
-        Ok(Issuer { state, accepts })
+        Ok(Issuer { state, _accepts: accepts })
     }
 
     /// Its name in tokens, and the beginning of its URLs.
@@ -81,7 +77,6 @@ impl Issuer {
         format!("http://{}", self.state.address)
     }
 
-    /// The URL at which clients get tokens.
     pub fn token_endpoint(&self) -> String {
         format!("{}/token", self.url())
     }
@@ -91,19 +86,12 @@ impl Issuer {
         format!("{}/keys", self.url())
     }
 
-    /// Number of tokens until now.
     pub fn issued(&self) -> u64 {
         self.state.issued.load(Ordering::Relaxed)
     }
 
     pub fn token(&self, audience: &str) -> Result<String> {
         self.state.token(audience)
-    }
-}
-
-impl Drop for Issuer {
-    fn drop(&mut self) {
-        self.accepts.abort();
     }
 }
 

@@ -1,10 +1,6 @@
 //! Certificates of a test: two independent authorities, a server, and a client of each authority.
 
-use std::fs;
 use std::process::Command;
-
-use e2e_stack::kubernetes::NODE_ADDRESS;
-use e2e_stack::process::output;
 
 use crate::prelude::*;
 
@@ -13,6 +9,19 @@ pub const SERVER_NAME: &str = "localhost";
 
 /// Longer than any test, and too short for other uses.
 const VALID_DAYS: &str = "2";
+
+/// The authority of servers and clients, as key of a Secret and file.
+pub const AUTHORITY: [(&str, &str); 1] = [("ca.crt", "ca.crt")];
+
+/// The client's certificate, by the usual keys.
+pub const CERTIFICATE: [(&str, &str); 2] = [("tls.crt", "client.crt"), ("tls.key", "client.key")];
+
+/// The client's certificate in Strimzi's Secret for a `KafkaUser`. Its `ca.crt` is the authority of clients.
+pub const STRIMZI_USER: [(&str, &str); 3] =
+    [("ca.crt", "ca.crt"), ("user.crt", "client.crt"), ("user.key", "client.key")];
+
+/// Keys of that Secret that no program of ours reads.
+pub const NOT_READ: [(&str, &str); 2] = [("user.p12", "not read"), ("user.password", "not read")];
 
 /// Files in a folder, all PEM: `<name>.crt` and `<name>.key`.
 pub struct Keys {
@@ -48,35 +57,21 @@ impl Keys {
         self.folder.join("server.pem")
     }
 
-    /// The text of one of the files.
     pub fn read(&self, file: &str) -> Result<String> {
         fs::read_to_string(self.folder.join(file)).with_context(|| format!("read {file}"))
     }
 
-    /// Makes or changes the Secret `secret` with the certificate of an authority.
-    pub async fn apply_authority(&self, name: &str, namespace: &Namespace, secret: &str) -> Result<()> {
-        namespace.apply_secret(secret, &[("ca.crt", &self.read(&format!("{name}.crt"))?)]).await
-    }
-
-    /// Makes or changes the Secret `secret` with the certificate and the key of a client.
-    pub async fn apply_client(&self, name: &str, namespace: &Namespace, secret: &str) -> Result<()> {
-        let (certificate, key) = (self.read(&format!("{name}.crt"))?, self.read(&format!("{name}.key"))?);
-        namespace.apply_secret(secret, &[("tls.crt", &certificate), ("tls.key", &key)]).await
-    }
-
-    /// Makes or changes the Secret `secret` with the keys of Strimzi's Secret for a `KafkaUser` with a certificate. Its `ca.crt` is the
-    /// authority of clients.
-    pub async fn apply_strimzi_user(&self, name: &str, namespace: &Namespace, secret: &str) -> Result<()> {
-        let files = ["ca.crt".to_owned(), format!("{name}.crt"), format!("{name}.key")];
-        let [authority, certificate, key] = files.map(|file| self.read(&file));
-        let (authority, certificate, key) = (authority?, certificate?, key?);
-        let content = [
-            ("ca.crt", authority.as_str()),
-            ("user.crt", &certificate),
-            ("user.key", &key),
-            ("user.p12", "not read"),
-            ("user.password", "not read"),
-        ];
+    /// Makes or changes a Secret with these keys: some with the text of one of the files, some with other values.
+    pub async fn apply(
+        &self,
+        namespace: &Namespace,
+        secret: &str,
+        files: &[(&str, &str)],
+        others: &[(&str, &str)],
+    ) -> Result<()> {
+        let texts: Vec<String> = files.iter().map(|(_, file)| self.read(file)).collect::<Result<_>>()?;
+        let of_files = files.iter().zip(&texts).map(|((key, _), text)| (*key, text.as_str()));
+        let content: Vec<(&str, &str)> = of_files.chain(others.iter().copied()).collect();
         namespace.apply_secret(secret, &content).await
     }
 

@@ -2,7 +2,6 @@
 
 use super::Secured;
 use super::broker::USER;
-use crate::delivery::malformed::good;
 use crate::delivery::process;
 use crate::prelude::*;
 
@@ -29,8 +28,8 @@ async fn a_dead_letter_topic_that_may_not_be_written_to_stops_one_partition_unti
         secured.broker.allow(USER, "Read", &letters)?;
         let bad = stage.send(0, Some(b"no trace")).await?;
         stage.send(0, Some(&good("behind"))).await?;
-        let gateway = stage.start_with("gateway", &change).await?;
-        gateway.wait_metric(STOPPED, 1.0).await?;
+        let gateway = stage.start("gateway", &change).await?;
+        gateway.wait_metric(STOPPED, Some(1.0)).await?;
         ensure!(gateway.metric(REFUSED).await? == Some(1.0), "{:?}", gateway.metric(REFUSED).await?);
         check_log(&gateway.log_lines()?, &letters)?;
 
@@ -46,7 +45,7 @@ async fn a_dead_letter_topic_that_may_not_be_written_to_stops_one_partition_unti
         let found = gateway.letters().await?;
         found.ensure_exactly(&stage.topic, "malformed", &BTreeSet::from([(0, bad)]))?;
         ensure!(found.doubled() == 0, "{found:?}");
-        gateway.wait_metric(STOPPED, 0.0).await?;
+        gateway.wait_metric(STOPPED, Some(0.0)).await?;
         ensure!(gateway.metric(REFUSED).await? == Some(1.0), "however often it was sent");
         gateway.stop().await
     })

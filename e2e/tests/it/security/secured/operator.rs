@@ -1,13 +1,10 @@
 //! The operator's own connection to Kafka. A pipeline with correct TLS, client certificate, or user and password gets its partitions. A
 //! pipeline with wrong ones reports what is wrong, and continues once its Secret is corrected.
 
-use e2e_fixtures::local_operator::ensure_definition;
-use e2e_stack::target::Resolved;
-
 use super::broker::{Broker, PASSWORD, USER};
 use super::issuer::{CLIENT, CLIENT_SECRET};
+use super::keys::{AUTHORITY, CERTIFICATE, NOT_READ, STRIMZI_USER};
 use super::tokens::Tokens;
-use crate::environment::without_operator;
 use crate::own_operator::{self, at_rest, settings};
 use crate::prelude::*;
 
@@ -17,10 +14,10 @@ const PARTITIONS: u32 = 3;
 /// Lifetime of tokens: short, so that the operator renews them during the test.
 const TOKEN_SECONDS: u64 = 9;
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group security"]
-async fn the_operator_reads_partitions_over_secured_connections() -> Result<()> {
-    without_operator(Uses::OwnOperator, run).await
+fn the_operator_reads_partitions_over_secured_connections() -> Result<()> {
+    without_operator(Uses::OwnOperator, run)
 }
 
 async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
@@ -28,31 +25,29 @@ async fn run(cluster: &Cluster, target: &Resolved) -> Result<()> {
     let tokens = Tokens::start("operator-secured", TOKEN_SECONDS).await?;
     // The broker and its topic are removed with the test.
     Topic::create(&tokens.broker.host, "spans", i32::try_from(PARTITIONS)?).await?;
-    let name = format!("e2e-operator-secured-{:x}", std::process::id());
-    let namespace = Namespace::create(cluster, &name).await?;
-    let stage = Stage { namespace: namespace.clone(), tokens };
-    let ran = stage.run(target).await;
-    let removed = namespace.delete().await;
-    ran.and(removed)?;
-    stage.tokens.remove()
+    in_namespace(cluster, "operator-secured", async |namespace| {
+        Stage { namespace, tokens: &tokens }.run(target).await
+    })
+    .await?;
+    tokens.remove()
 }
 
-struct Stage {
-    namespace: Namespace,
-    tokens: Tokens,
+struct Stage<'a> {
+    namespace: &'a Namespace,
+    tokens: &'a Tokens,
 }
 
-impl Stage {
+impl Stage<'_> {
     async fn run(&self, target: &Resolved) -> Result<()> {
         let keys = &self.tokens.keys;
-        keys.apply_authority("ca", &self.namespace, "ca").await?;
-        keys.apply_authority("other-ca", &self.namespace, "other-ca").await?;
-        keys.apply_client("client", &self.namespace, "client").await?;
+        keys.apply(self.namespace, "ca", &AUTHORITY, &[]).await?;
+        keys.apply(self.namespace, "other-ca", &[("ca.crt", "other-ca.crt")], &[]).await?;
+        keys.apply(self.namespace, "client", &CERTIFICATE, &[]).await?;
         self.user(PASSWORD).await?;
         let client = [("client-id", CLIENT), ("client-secret", CLIENT_SECRET)];
         self.namespace.apply_secret("oauth-client", &client).await?;
         let folder = &self.tokens.folder;
-        let operator = own_operator::start(target, &self.namespace, "operator", folder).await?;
+        let operator = own_operator::start(target, self.namespace, "operator", folder).await?;
         for (name, address, security) in self.ways() {
             self.apply(name, address, &security).await?;
         }
@@ -99,32 +94,17 @@ impl Stage {
 
     /// Secrets with the names in the samples. They also have values that the operator does not read.
     async fn foreign_secrets(&self) -> Result<()> {
-        let keys = &self.tokens.keys;
-        let [ca, certificate, key] = ["ca.crt", "client.crt", "client.key"].map(|file| keys.read(file));
-        let (ca, certificate, key) = (ca?, certificate?, key?);
-        let authorities = [("ca.crt", ca.as_str()), ("ca.p12", "not read"), ("ca.password", "not read")];
-        self.namespace.apply_secret("traces-cluster-ca-cert", &authorities).await?;
+        let (keys, namespace) = (&self.tokens.keys, self.namespace);
+        let not_read = [("ca.p12", "not read"), ("ca.password", "not read")];
+        keys.apply(namespace, "traces-cluster-ca-cert", &AUTHORITY, &not_read).await?;
         // Both samples name the KafkaUser `sluice`; one Secret has the keys of both kinds.
         let jaas = format!("ScramLoginModule required username=\"{USER}\" password=\"{PASSWORD}\";");
-        let of_user = [
-            ("ca.crt", ca.as_str()),
-            ("user.crt", &certificate),
-            ("user.key", &key),
-            ("user.p12", "not read"),
-            ("user.password", "not read"),
-            ("password", PASSWORD),
-            ("sasl.jaas.config", &jaas),
-        ];
-        self.namespace.apply_secret("sluice", &of_user).await?;
-        let of_certificate = [("ca.crt", ca.as_str()), ("tls.crt", &certificate), ("tls.key", &key)];
-        self.namespace.apply_secret("sluice-client-tls", &of_certificate).await?;
-        let of_vault = [
-            ("kafka-ca.pem", ca.as_str()),
-            ("api-key", USER),
-            ("api-secret", PASSWORD),
-            ("clickhouse-password", "not read"),
-        ];
-        self.namespace.apply_secret("sluice-vault", &of_vault).await
+        let of_user = [NOT_READ[0], NOT_READ[1], ("password", PASSWORD), ("sasl.jaas.config", jaas.as_str())];
+        keys.apply(namespace, "sluice", &STRIMZI_USER, &of_user).await?;
+        let of_certificate = [AUTHORITY[0], CERTIFICATE[0], CERTIFICATE[1]];
+        keys.apply(namespace, "sluice-client-tls", &of_certificate, &[]).await?;
+        let of_vault = [("api-key", USER), ("api-secret", PASSWORD), ("clickhouse-password", "not read")];
+        keys.apply(namespace, "sluice-vault", &[("kafka-ca.pem", "ca.crt")], &of_vault).await
     }
 
     /// If the Secret lacks a key, the message lists the keys that it has, without any value.
@@ -132,9 +112,8 @@ impl Stage {
         let change = json!({"sasl": {"mechanism": "ScramSha512", "username": USER,
             "secretRef": {"name": "sluice-vault", "passwordKey": "password"}}});
         let security = merged(&json!({"tls": {"caSecretRef": {"name": "traces-cluster-ca-cert"}}}), &change);
-        self.apply(name, &self.tokens.broker.sasl_tls, &security).await?;
-        let refused = ("False", reason::SECRET_INCOMPLETE);
-        let message = self.pipeline(name, "").wait_condition(kind::SOURCE_REACHABLE, refused, READY).await?;
+        let address = &self.tokens.broker.sasl_tls;
+        let message = self.refused(name, address, &security, reason::SECRET_INCOMPLETE).await?;
         ensure!(message.contains("has no password") && message.contains("api-secret"), "{message}");
         ensure!(!message.contains(PASSWORD), "the message has a value of the Secret: {message}");
         Ok(())
@@ -170,10 +149,8 @@ impl Stage {
     async fn refused_client(&self) -> Result<()> {
         let stranger = [("client-id", CLIENT), ("client-secret", "battery staple")];
         self.namespace.apply_secret("stranger", &stranger).await?;
-        self.apply("no-token", &self.tokens.broker.oauth, &self.tokens("stranger")).await?;
-        let refused = ("False", reason::AUTH_FAILED);
-        let pipeline = self.pipeline("no-token", "");
-        let message = pipeline.wait_condition(kind::SOURCE_REACHABLE, refused, READY).await?;
+        let (address, login) = (&self.tokens.broker.oauth, self.tokens("stranger"));
+        let message = self.refused("no-token", address, &login, reason::AUTH_FAILED).await?;
         ensure!(message.contains("answered 401") && message.contains("invalid_client"), "{message}");
         ensure!(!message.contains("battery"), "the message has the secret: {message}");
         Ok(())
@@ -181,31 +158,31 @@ impl Stage {
 
     /// The status reports what is wrong; a correct Secret is enough to fix it.
     async fn wrong_ones(&self) -> Result<()> {
+        let Broker { tls, sasl_tls, .. } = &self.tokens.broker;
         let other = json!({"tls": {"caSecretRef": {"name": "other-ca"}}});
-        self.apply("other-authority", &self.tokens.broker.tls, &other).await?;
-        self.wait_refused("other-authority", reason::TLS_FAILED).await?;
+        self.refused("other-authority", tls, &other, reason::TLS_FAILED).await?;
         self.user("battery staple").await?;
-        let login = json!({"sasl": {"mechanism": "ScramSha512", "secretRef": {"name": "user"}}});
-        let login = merged(&login, &json!({"tls": {"caSecretRef": {"name": "ca"}}}));
-        self.apply("wrong-password", &self.tokens.broker.sasl_tls, &login).await?;
-        self.wait_refused("wrong-password", reason::AUTH_FAILED).await?;
+        let login = json!({"mechanism": "ScramSha512", "secretRef": {"name": "user"}});
+        let login = json!({"tls": {"caSecretRef": {"name": "ca"}}, "sasl": login});
+        self.refused("wrong-password", sasl_tls, &login, reason::AUTH_FAILED).await?;
         self.user(PASSWORD).await?;
         self.wait_partitions("wrong-password").await?;
-        self.tokens.keys.apply_authority("ca", &self.namespace, "other-ca").await?;
+        self.tokens.keys.apply(self.namespace, "other-ca", &AUTHORITY, &[]).await?;
         self.wait_partitions("other-authority").await
     }
 
     async fn wait_partitions(&self, name: &str) -> Result<()> {
         let pipeline = self.pipeline(name, "");
-        let reachable = pipeline.wait_condition(kind::SOURCE_REACHABLE, ("True", reason::OK), READY);
+        let reachable = pipeline.wait_true(kind::SOURCE_REACHABLE, reason::OK, READY);
         reachable.await.with_context(|| format!("the way {name}"))?;
         let all = |status: &TracePipelineStatus| status.partitions == Some(PARTITIONS);
         pipeline.wait("with its partitions", READY, all).await.map(drop)
     }
 
-    async fn wait_refused(&self, name: &str, reason: &str) -> Result<()> {
-        let refused = ("False", reason);
-        self.pipeline(name, "").wait_condition(kind::SOURCE_REACHABLE, refused, READY).await.map(drop)
+    /// Applies a pipeline that cannot connect, for this reason; returns the message.
+    async fn refused(&self, name: &str, address: &str, security: &Value, reason: &str) -> Result<String> {
+        self.apply(name, address, security).await?;
+        self.pipeline(name, "").wait_false(kind::SOURCE_REACHABLE, reason, READY).await
     }
 
     async fn apply(&self, name: &str, address: &str, security: &Value) -> Result<()> {
@@ -216,7 +193,7 @@ impl Stage {
     }
 
     fn pipeline(&self, name: &str, address: &str) -> Pipeline {
-        Pipeline::new(&self.namespace, settings(name, address, "spans", "http://127.0.0.1:8123"))
+        Pipeline::new(self.namespace, settings(name, address, "spans", "http://127.0.0.1:8123"))
     }
 
     async fn user(&self, password: &str) -> Result<()> {

@@ -2,24 +2,17 @@
 //! its gateways read and insert, all of them with TLS, a client certificate, user and password. If the password changes, only its Secret
 //! has to be changed.
 
-use std::fs;
-
 use e2e_stack::clickhouse;
-use e2e_stack::process::Port;
 use k8s_openapi::api::core::v1::Secret;
 use sluice_crds::SecretUse;
 use sluice_plan::KeptVersions;
 use sluice_plan::names::INSTANCE;
 
-use super::broker::{Broker, Fronted, PASSWORD, USER};
+use super::broker::{Broker, PASSWORD, USER};
 use super::front::Front;
-use super::keys::Keys;
+use super::keys::{AUTHORITY, CERTIFICATE, Keys, NOT_READ, STRIMZI_USER};
 use crate::prelude::*;
 
-/// Partitions: two for each of two gateways.
-const PARTITIONS: i32 = 4;
-
-/// The user's new password.
 const NEXT_PASSWORD: &str = "stable battery";
 
 /// Servers of one scene, which its pods reach only through fronts.
@@ -29,9 +22,7 @@ pub struct Own {
     broker: Broker,
     /// The reserved port of the broker's listener behind the front.
     _port: Port,
-    /// The front before the broker.
     pub kafka: Front,
-    /// The front before the stack's `ClickHouse`.
     pub clickhouse: Front,
 }
 
@@ -42,15 +33,14 @@ impl Own {
         scene.environment.local_clickhouse_only()?;
         let folder = files::temporary(scene.namespace.name())?;
         let keys = Keys::make(&folder)?;
-        keys.apply_authority("ca", &scene.namespace, "ca").await?;
-        keys.apply_client("client", &scene.namespace, "client").await?;
+        keys.apply(&scene.namespace, "ca", &AUTHORITY, &[]).await?;
+        keys.apply(&scene.namespace, "client", &CERTIFICATE, &[]).await?;
         scene.namespace.apply_credentials("kafka", USER, PASSWORD).await?;
         let port = Port::hold()?;
         let listen = port.address();
-        let kafka = Front::pass_for_pods(&listen).await?;
-        let fronted = Fronted { listen: &listen, front: &kafka.address };
-        let broker = Broker::start_behind(&folder, &keys, fronted).await?;
-        let clickhouse = Front::start_for_pods(clickhouse::HOST_URL, &keys).await?;
+        let kafka = Front::start(NODE_ADDRESS, &listen, None).await?;
+        let broker = Broker::start(&folder, &keys, Some([&*listen, &*kafka.address]), None).await?;
+        let clickhouse = Front::start(NODE_ADDRESS, clickhouse::HOST_URL, Some((&keys, true))).await?;
         let settings = Settings {
             brokers: vec![kafka.address.clone()],
             clickhouse: clickhouse.url(),
@@ -92,12 +82,12 @@ impl Own {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[test]
 #[ignore = "group security"]
-async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Result<()> {
-    scene::run("secured_pods", Uses::Servers, PARTITIONS, async |scene: &mut Scene| {
+fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Result<()> {
+    scene::run("secured_pods", Uses::Servers, 4, async |scene: &mut Scene| {
         let own = Own::start(scene).await?;
-        own.keys.apply_strimzi_user("client", &scene.namespace, "strimzi-user").await?;
+        own.keys.apply(&scene.namespace, "strimzi-user", &STRIMZI_USER, &NOT_READ).await?;
         // In Strimzi's form: a certificate under Strimzi's keys, and a password without a user.
         let certificate =
             json!({"name": "strimzi-user", "certificateKey": "user.crt", "privateKeyKey": "user.key"});
@@ -116,7 +106,6 @@ async fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Re
         scene.pipeline.delete(FLOW).await?;
         own.remove()
     })
-    .await
 }
 
 /// A pipeline whose certificate the broker rejects, and one that does not trust the broker's certificate, wait; the others run on.
@@ -153,8 +142,7 @@ fn says(reason: &str) -> impl Fn(&TracePipelineStatus) -> bool {
 
 /// The Job made the table through the front: the spec has no other address.
 async fn made_by_job(scene: &Scene) -> Result<()> {
-    let status = scene.pipeline.status().await?;
-    let found = condition(&status, kind::SCHEMA_READY).context("nothing is said of the table")?;
+    let found = scene.pipeline.condition(kind::SCHEMA_READY).await?;
     ensure!((found.status.as_str(), found.reason.as_str()) == ("True", reason::OK), "{}", found.message);
     let of_pipeline = format!("{INSTANCE}={}", scene.pipeline.name());
     let jobs = scene.namespace.api::<Job>().list(&ListParams::default().labels(&of_pipeline)).await;
@@ -167,16 +155,15 @@ async fn made_by_job(scene: &Scene) -> Result<()> {
 /// A label and a key that gateways do not use: the operator records that it has seen them, and replaces no gateway. `made_by_job` has seen
 /// one Job; another one would have another name.
 async fn touched(scene: &Scene) -> Result<()> {
-    let name = format!("{}-gateway", scene.pipeline.name());
-    let (secrets, workloads) = (scene.namespace.api::<Secret>(), scene.namespace.api::<StatefulSet>());
-    let (gateways, before) = (scene.pipeline.gateways().uids().await?, workloads.get(&name).await?);
+    let secrets = scene.namespace.api::<Secret>();
+    let workload = async || scene.pipeline.workload().await?.context("there is no StatefulSet");
+    let (gateways, before) = (scene.pipeline.gateways().uids().await?, workload().await?);
     let change = json!({"metadata": {"labels": {"touched": "true"}}, "stringData": {"not-used": "x"}});
     for name in ["kafka", "ca", "client"] {
-        let patched = secrets.patch(name, &PatchParams::default(), &Patch::Merge(&change)).await;
-        patched.with_context(|| format!("change the Secret {name}"))?;
+        merge(&secrets, name, change.clone()).await?;
     }
     let after = until("a note of what is kept", READY, async || {
-        let workload = workloads.get(&name).await.context("get the StatefulSet")?;
+        let workload = workload().await?;
         let noted = KeptVersions::noted_by(&workload);
         let is_noted = |of| noted.of(of).is_some();
         let uses = [SecretUse::KafkaUser, SecretUse::KafkaAuthorities, SecretUse::ClickHouseCertificate];

@@ -36,13 +36,11 @@ const NUMBERS: [i64; 10] = [0, 1, 2, 3, 64, 65, 1_000, 100_000, 2_147_483_647, -
 /// Characters of a value that the description shows.
 const TOLD_CHARACTERS: usize = 40;
 
-/// Makes mutants.
 pub struct Mutations {
     dice: Dice,
 }
 
 impl Mutations {
-    /// The mutations of one mutant.
     pub fn new(seed: u64, number: u64) -> Mutations {
         Mutations { dice: Dice::new(seed, number) }
     }
@@ -65,12 +63,6 @@ impl Mutations {
                 remove(object, &at);
                 format!("no {at}")
             }
-            3..=9 => {
-                let value = self.alike(object.pointer(&at));
-                let told: String = value.to_string().chars().take(TOLD_CHARACTERS).collect();
-                put(object, &at, value);
-                format!("{at} is {told}")
-            }
             2 => {
                 let other = pointers[self.dice.index(pointers.len())].clone();
                 exchange(object, &at, &other);
@@ -80,8 +72,8 @@ impl Mutations {
                 insert(object, &at, &format!("feld-ü{}", self.dice.below(10)));
                 format!("a field too many in {at}")
             }
-            _ => {
-                let value = self.value();
+            kind => {
+                let value = if kind < 10 { self.alike(object.pointer(&at)) } else { self.value() };
                 let told: String = value.to_string().chars().take(TOLD_CHARACTERS).collect();
                 put(object, &at, value);
                 format!("{at} is {told}")

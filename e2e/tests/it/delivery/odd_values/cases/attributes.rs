@@ -1,6 +1,8 @@
 //! Cases of attributes: the stored form of a value, and of its key.
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::any_value::Value::{
+    self, BoolValue, BytesValue, DoubleValue, IntValue,
+};
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1::Span;
 
@@ -9,12 +11,12 @@ use super::{Case, PATHS};
 
 pub fn scalars() -> Vec<Case> {
     let double = |name, value, printed: &str, text: &str| {
-        Case::attributes(name, vec![("k", Value::DoubleValue(value))])
+        Case::attributes(name, [("k", DoubleValue(value))])
             .json(&[("dynamicType(SpanAttributes.k)", "Float64"), ("SpanAttributes.k.:Float64", printed)])
             .span_as_text(&format!("{{'k':'{text}'}}"), &format!("Double {{'k':{printed}}}"))
     };
     let int = |name, value: i64| {
-        Case::attributes(name, vec![("k", Value::IntValue(value))])
+        Case::attributes(name, [("k", IntValue(value))])
             .json(&[
                 ("dynamicType(SpanAttributes.k)", "Int64"),
                 ("SpanAttributes.k.:Int64", &value.to_string()),
@@ -23,7 +25,7 @@ pub fn scalars() -> Vec<Case> {
     };
     // The server prints a backslash before a zero byte.
     let string = |name, value: &str, hexadecimal: &str, printed: &str| {
-        Case::attributes(name, vec![("k", text(value))])
+        Case::attributes(name, [("k", text(value))])
             .json(&[
                 ("dynamicType(SpanAttributes.k)", "String"),
                 ("hex(assumeNotNull(SpanAttributes.k.:String))", hexadecimal),
@@ -42,7 +44,7 @@ pub fn scalars() -> Vec<Case> {
         string("string, with zero byte", "a\0b", "610062", r"a\0b"),
         // Texts that the server's own JSON parser would read as a date.
         string("string, like a date", "2024-01-01", "323032342D30312D3031", "2024-01-01"),
-        Case::attributes("bool", vec![("yes", Value::BoolValue(true)), ("no", Value::BoolValue(false))])
+        Case::attributes("bool", [("yes", BoolValue(true)), ("no", BoolValue(false))])
             .json(&[
                 ("dynamicType(SpanAttributes.yes)", "Bool"),
                 ("SpanAttributes.yes.:Bool", "true"),
@@ -58,12 +60,9 @@ pub fn scalars() -> Vec<Case> {
         double("double, smallest", 5e-324, "5e-324", "5e-324"),
         double("double, large", 1e21, "1e21", "1e+21"),
         double("double, whole", 2.0, "2", "2"),
-        Case::attributes(
-            "bytes",
-            vec![("k", Value::BytesValue(vec![0xff, 0xee])), ("none", Value::BytesValue(vec![]))],
-        )
-        .json(&[("SpanAttributes.k.:String", "/+4="), ("SpanAttributes.none.:String", "")])
-        .span_as_text("{'k':'/+4=','none':''}", "Complex {'@bytes@k':'/+4=','@bytes@none':''}"),
+        Case::attributes("bytes", [("k", BytesValue(vec![0xff, 0xee])), ("none", BytesValue(vec![]))])
+            .json(&[("SpanAttributes.k.:String", "/+4="), ("SpanAttributes.none.:String", "")])
+            .span_as_text("{'k':'/+4=','none':''}", "Complex {'@bytes@k':'/+4=','@bytes@none':''}"),
         empty("no value", None),
         empty("empty value", Some(AnyValue::default())),
     ]
@@ -72,36 +71,32 @@ pub fn scalars() -> Vec<Case> {
 /// An attribute `k` that is text where the layout has no types for it: in groups, with `prefix` before its key.
 fn complex(name: &'static str, value: Value, prefix: &str, text: &str) -> Case {
     let text = text.replace('\'', r"\'");
-    Case::attributes(name, vec![("k", value)])
+    Case::attributes(name, [("k", value)])
         .span_as_text(&format!("{{'k':'{text}'}}"), &format!("Complex {{'@{prefix}@k':'{text}'}}"))
 }
 
 pub fn arrays() -> Vec<Case> {
-    let int = |value| Some(Value::IntValue(value));
+    let int = |value| Some(IntValue(value));
     let string = |value| Some(text(value));
-    let nested = |depth| (0..depth).fold(Value::IntValue(7), |inner, _| array(vec![Some(inner)]));
+    let nested = |depth| (0..depth).fold(IntValue(7), |inner, _| array(vec![Some(inner)]));
     let of = |name, elements, text: &str| complex(name, array(elements), "slice", text);
     vec![
         of("array, strings", vec![string("a"), string("")], r#"["a",""]"#)
             .json(&[("SpanAttributes.k.:`Array(Nullable(String))`", "['a','']")]),
-        of("array, bools", vec![Some(Value::BoolValue(true)), Some(Value::BoolValue(false))], "[true,false]")
+        of("array, bools", vec![Some(BoolValue(true)), Some(BoolValue(false))], "[true,false]")
             .json(&[("SpanAttributes.k.:`Array(Nullable(Bool))`", "[true,false]")]),
         of("array, ints and an empty value", vec![int(1), None, int(-1)], "[1,null,-1]")
             .json(&[("SpanAttributes.k.:`Array(Nullable(Int64))`", "[1,NULL,-1]")]),
-        of(
-            "array, doubles",
-            vec![Some(Value::DoubleValue(0.5)), Some(Value::DoubleValue(f64::NAN))],
-            r#"[0.5,"NaN"]"#,
-        )
-        .json(&[("SpanAttributes.k.:`Array(Nullable(Float64))`", "[0.5,nan]")]),
-        of("array, bytes", vec![Some(Value::BytesValue(vec![0xff]))], r#"["/w=="]"#)
+        of("array, doubles", vec![Some(DoubleValue(0.5)), Some(DoubleValue(f64::NAN))], r#"[0.5,"NaN"]"#)
+            .json(&[("SpanAttributes.k.:`Array(Nullable(Float64))`", "[0.5,nan]")]),
+        of("array, bytes", vec![Some(BytesValue(vec![0xff]))], r#"["/w=="]"#)
             .json(&[("SpanAttributes.k.:`Array(Nullable(String))`", "['/w==']")]),
         of("array, empty", vec![], "[]").json(&[("SpanAttributes.k.:`Array(Nullable(String))`", "[]")]),
         of("array, empty values", vec![None, None], "[null,null]")
             .json(&[("SpanAttributes.k.:`Array(Nullable(String))`", "[NULL,NULL]")]),
         of(
             "array, mixed",
-            vec![int(1), string("s"), None, Some(Value::BoolValue(true)), Some(array(vec![int(2)]))],
+            vec![int(1), string("s"), None, Some(BoolValue(true)), Some(array(vec![int(2)]))],
             r#"[1,"s",null,true,[2]]"#,
         )
         .json(&[
@@ -113,7 +108,7 @@ pub fn arrays() -> Vec<Case> {
         ]),
         of(
             "array, lists",
-            vec![Some(list(vec![("x", Value::IntValue(1))])), Some(list(vec![("y", text("z"))]))],
+            vec![Some(list([("x", IntValue(1))])), Some(list([("y", text("z"))]))],
             r#"[{"x":1},{"y":"z"}]"#,
         )
         .json(&[
@@ -129,13 +124,13 @@ pub fn arrays() -> Vec<Case> {
 }
 
 pub fn lists() -> Vec<Case> {
-    let nested = |depth| (0..depth).fold(Value::IntValue(7), |inner, _| list(vec![("k", inner)]));
+    let nested = |depth| (0..depth).fold(IntValue(7), |inner, _| list([("k", inner)]));
     let text_of = |depth| format!("{}7{}", r#"{"k":"#.repeat(depth), "}".repeat(depth));
     let deep = |name, depth| complex(name, nested(depth), "map", &text_of(depth));
     vec![
         complex(
             "list, nested",
-            list(vec![("b", list(vec![("c", Value::IntValue(1))])), ("d", text("it's"))]),
+            list([("b", list([("c", IntValue(1))])), ("d", text("it's"))]),
             "map",
             r#"{"b":{"c":1},"d":"it's"}"#,
         )
@@ -144,8 +139,8 @@ pub fn lists() -> Vec<Case> {
             ("SpanAttributes.k.b.c.:Int64", "1"),
             ("SpanAttributes.k.d.:String", "it's"),
         ]),
-        complex("list, empty", list(vec![]), "map", "{}").json(&[(PATHS, "[]")]),
-        complex("list, empty in another", list(vec![("c", list(vec![]))]), "map", r#"{"c":{}}"#)
+        complex("list, empty", list([]), "map", "{}").json(&[(PATHS, "[]")]),
+        complex("list, empty in another", list([("c", list([]))]), "map", r#"{"c":{}}"#)
             .json(&[(PATHS, "[]")]),
         deep("list, as deep as paths go", 8)
             .json(&[(PATHS, "['k.k.k.k.k.k.k.k.k']"), ("SpanAttributes.k.k.k.k.k.k.k.k.k.:Int64", "7")]),
@@ -158,7 +153,7 @@ pub fn lists() -> Vec<Case> {
         // In text, the members keep their form.
         complex(
             "list, of equal keys",
-            list(vec![("b", text("first")), ("b", text("second"))]),
+            list([("b", text("first")), ("b", text("second"))]),
             "map",
             r#"{"b":"first","b":"second"}"#,
         )
@@ -168,24 +163,18 @@ pub fn lists() -> Vec<Case> {
 
 pub fn keys() -> Vec<Case> {
     vec![
-        Case::attributes(
-            "keys, equal",
-            vec![("k", text("first")), ("k", Value::IntValue(2)), ("k", text("third"))],
-        )
-        .json(&[(PATHS, "['k']"), ("SpanAttributes.k.:String", "first")])
-        .span_as_text("{'k':'first'}", "String {'k':'first'}"),
-        Case::attributes("keys, empty", vec![("", text("v"))])
+        Case::attributes("keys, equal", [("k", text("first")), ("k", IntValue(2)), ("k", text("third"))])
+            .json(&[(PATHS, "['k']"), ("SpanAttributes.k.:String", "first")])
+            .span_as_text("{'k':'first'}", "String {'k':'first'}"),
+        Case::attributes("keys, empty", [("", text("v"))])
             .json(&[(PATHS, "['']"), ("toJSONString(SpanAttributes)", r#"{"":"v"}"#)])
             .span_as_text("{'':'v'}", "String {'':'v'}"),
-        Case::attributes(
-            "keys, dotted",
-            vec![("a.b.c", Value::IntValue(1)), (".d", Value::IntValue(2)), ("e.", Value::IntValue(3))],
-        )
-        .json(&[(PATHS, "['.d','a.b.c','e.']"), ("SpanAttributes.a.b.c.:Int64", "1")])
-        .span_as_text("{'a.b.c':'1','.d':'2','e.':'3'}", "Int {'a.b.c':1,'.d':2,'e.':3}"),
+        Case::attributes("keys, dotted", [("a.b.c", IntValue(1)), (".d", IntValue(2)), ("e.", IntValue(3))])
+            .json(&[(PATHS, "['.d','a.b.c','e.']"), ("SpanAttributes.a.b.c.:Int64", "1")])
+            .span_as_text("{'a.b.c':'1','.d':'2','e.':'3'}", "Int {'a.b.c':1,'.d':2,'e.':3}"),
         Case::attributes(
             "keys, dotted and nested",
-            vec![("a", list(vec![("b", text("nested"))])), ("a.b", text("literal"))],
+            [("a", list([("b", text("nested"))])), ("a.b", text("literal"))],
         )
         .json(&[(PATHS, "['a.b']"), ("SpanAttributes.a.b.:String", "literal")])
         .span_as_text(
@@ -194,7 +183,7 @@ pub fn keys() -> Vec<Case> {
         ),
         Case::attributes(
             "keys, a value and a path through it",
-            vec![("a", text("value")), ("a.b", text("below"))],
+            [("a", text("value")), ("a.b", text("below"))],
         )
         .json(&[
             (PATHS, "['a','a.b']"),
@@ -204,10 +193,7 @@ pub fn keys() -> Vec<Case> {
         .span_as_text("{'a':'value','a.b':'below'}", "String {'a':'value','a.b':'below'}"),
         Case::attributes(
             "keys, of lists",
-            vec![
-                ("a", list(vec![("b", text("first"))])),
-                ("a", list(vec![("b", text("second")), ("c", text("own"))])),
-            ],
+            [("a", list([("b", text("first"))])), ("a", list([("b", text("second")), ("c", text("own"))]))],
         )
         .json(&[(PATHS, "['a.b','a.c']"), ("SpanAttributes.a.b.:String", "first")])
         .span_as_text(r#"{'a':'{"b":"first"}'}"#, r#"Complex {'@map@a':'{"b":"first"}'}"#),

@@ -1,6 +1,6 @@
 //! Cases beyond the limits of a row, and message timestamps that are no valid times.
 
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::any_value::Value::IntValue;
 
 use super::super::messages::text;
 use super::{Case, TIMESTAMP};
@@ -11,9 +11,9 @@ const ATTRIBUTES_MAX: usize = 100_000;
 
 pub fn too_large() -> Vec<Case> {
     let keys: Vec<String> = (0..=ATTRIBUTES_MAX).map(|number| number.to_string()).collect();
-    let many = keys.iter().map(|key| (key.as_str(), Value::IntValue(1))).collect();
+    let many = keys.iter().map(|key| (key.as_str(), IntValue(1)));
     vec![
-        Case::attributes("too large, a string of 4 MiB", vec![("k", text(&"x".repeat(ROW_BYTES_MAX)))])
+        Case::attributes("too large, a string of 4 MiB", [("k", text(&"x".repeat(ROW_BYTES_MAX)))])
             .rejected("row_too_large"),
         Case::attributes("too large, 100,001 attributes", many).rejected("row_too_large"),
     ]

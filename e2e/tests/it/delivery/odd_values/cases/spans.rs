@@ -1,7 +1,7 @@
 //! Cases of spans: the stored form of a span's fields, and of its resource and scope.
 
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::any_value::Value::{BoolValue, IntValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Status};
@@ -206,8 +206,7 @@ fn scope_spans(name: &str, scope: Option<InstrumentationScope>) -> ScopeSpans {
 
 /// A resource in pieces with one attribute each, and a scope with its name in one piece and its version in the next.
 fn in_pieces(name: &str) -> Vec<u8> {
-    let second =
-        Resource { attributes: vec![attribute("second", Value::IntValue(4))], ..Resource::default() };
+    let second = Resource { attributes: vec![attribute("second", IntValue(4))], ..Resource::default() };
     let scope_name = InstrumentationScope { version: String::new(), ..scope() };
     let version = InstrumentationScope { version: "2".into(), ..InstrumentationScope::default() };
     let [scope_name, version] = [scope_name, version].map(|piece| field(1, &piece.encode_to_vec()));
@@ -269,7 +268,7 @@ pub fn parts() -> Vec<Case> {
             "parts, a service name that is no string",
             whole(ResourceSpans {
                 resource: Some(Resource {
-                    attributes: vec![attribute("service.name", Value::IntValue(4))],
+                    attributes: vec![attribute("service.name", IntValue(4))],
                     ..Resource::default()
                 }),
                 scope_spans: vec![scope_spans("parts, a service name that is no string", None)],
@@ -290,23 +289,20 @@ const ATTRIBUTES: i64 = 5_000;
 
 pub fn large() -> Vec<Case> {
     let keys: Vec<String> = (0..ATTRIBUTES).map(|number| format!("key.{number}")).collect();
-    let many = keys.iter().zip(0..).map(|(key, number)| (key.as_str(), Value::IntValue(number))).collect();
+    let many = keys.iter().zip(0..).map(|(key, number)| (key.as_str(), IntValue(number)));
     let huge = "x".repeat(STRING_BYTES);
     let all_of = |column: &str| format!("(length({column}), replaceAll({column}, 'x', ''))");
     vec![
-        Case::attributes(
-            "large, a string of 1 MiB",
-            vec![("k", text(&huge)), ("behind", Value::BoolValue(true))],
-        )
-        .json(&[
-            (&all_of("assumeNotNull(SpanAttributes.k.:String)"), "(1048576,'')"),
-            ("SpanAttributes.behind.:Bool", "true"),
-        ])
-        .map(&[(&all_of("SpanAttributes['k']"), "(1048576,'')"), ("SpanAttributes['behind']", "true")])
-        .nested(&[
-            (&all_of("SpanAttributesString.Value[1]"), "(1048576,'')"),
-            ("SpanAttributesBool.Value", "[true]"),
-        ]),
+        Case::attributes("large, a string of 1 MiB", [("k", text(&huge)), ("behind", BoolValue(true))])
+            .json(&[
+                (&all_of("assumeNotNull(SpanAttributes.k.:String)"), "(1048576,'')"),
+                ("SpanAttributes.behind.:Bool", "true"),
+            ])
+            .map(&[(&all_of("SpanAttributes['k']"), "(1048576,'')"), ("SpanAttributes['behind']", "true")])
+            .nested(&[
+                (&all_of("SpanAttributesString.Value[1]"), "(1048576,'')"),
+                ("SpanAttributesBool.Value", "[true]"),
+            ]),
         Case::attributes("large, 5,000 attributes", many)
             .json(&[
                 ("length(JSONAllPaths(SpanAttributes))", "5000"),
@@ -322,7 +318,7 @@ pub fn large() -> Vec<Case> {
                 ("SpanAttributesInt.Value = range(5000)", "1"),
             ]),
         // Longer than the space that the first cases fill, so that a frame ends within it.
-        Case::attributes("large, a key of 64 KiB", vec![(&"k".repeat(65_536), text("v"))])
+        Case::attributes("large, a key of 64 KiB", [("k".repeat(65_536).as_str(), text("v"))])
             .json(&[("length(JSONAllPaths(SpanAttributes)[1])", "65536")])
             .map(&[("length(mapKeys(SpanAttributes)[1])", "65536")])
             .nested(&[("length(SpanAttributesString.Key[1])", "65536")]),
