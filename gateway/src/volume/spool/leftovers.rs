@@ -14,7 +14,7 @@
 //!
 //! Limits: a header for each block, until its partition starts or [`LEFT_WAIT`] is over.
 
-use super::left_block::{LeftBlock, Takeable, sealed};
+use super::left_block::{InWriting, LeftBlock, Takeable, sealed};
 use crate::{
     blocks::block::Block,
     ground::account::RowAccount,
