@@ -42,10 +42,10 @@ pub fn command(program: &Path, config: &Path) -> Command {
 }
 
 /// The config of a Collector with one receiver and one exporter, each with its name.
-pub fn config((receiver, received): (&str, &Value), (exporter, exported): (&str, &Value)) -> Value {
+pub fn config((receiver, source): (&str, &Value), (exporter, target): (&str, &Value)) -> Value {
     json!({
-        "receivers": {receiver: received},
-        "exporters": {exporter: exported},
+        "receivers": {receiver: source},
+        "exporters": {exporter: target},
         "service": {
             "pipelines": {"traces": {"receivers": [receiver], "exporters": [exporter]}},
             "telemetry": {"logs": {"level": "warn"}, "metrics": {"level": "none"}},

@@ -39,7 +39,9 @@ pub fn line(text: &str) {
 }
 
 pub fn lines(texts: &[String]) {
-    texts.iter().for_each(|text| line(text));
+    for text in texts {
+        line(text);
+    }
 }
 
 /// One line of progress: seconds since the command began, the part it is about, what happened.

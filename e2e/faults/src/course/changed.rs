@@ -70,6 +70,7 @@ async fn both_formats(scene: &Scene<'_>) -> Result<()> {
 /// before, as the plan says. The new shard does not know their token, and would store them again.
 pub async fn shard_added(scene: &mut Scene<'_>) -> Result<Expected> {
     scene.open_second_shard().await?;
+    #[expect(clippy::redundant_closure_for_method_calls, reason = "the method's path is not general enough")]
     let (killed, _) = restart(scene, |scene| scene.write_to_both_shards()).await?;
     let expected = scene.recover(killed).await?;
     ensure!(scene.second_shard()?.rows(scene.database.name()).await? > 0, "nothing goes to the new shard");

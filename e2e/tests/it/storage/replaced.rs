@@ -118,12 +118,12 @@ pub async fn with_class(
 ) -> Result<()> {
     // An interrupted run may have left it.
     cluster.delete(&class(name)).await?;
-    let provided = async {
+    let provided = Box::pin(async {
         match zone {
             Some(zone) => provide_zoned(cluster.client(), name, zone).await,
             None => provide_also(cluster.client(), name).await,
         }
-    };
+    });
     let played = async {
         tokio::select! {
             played = body => played,
