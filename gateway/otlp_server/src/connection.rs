@@ -163,7 +163,8 @@ async fn run<A: Acceptor>(
         Protocol::Http => None,
     };
     let builder = builder(limits, wide.is_some());
-    let reading = Reading::new(stream, activity.clone(), limits.header_bytes_max.max(HEADER_BYTES_MIN));
+    let header_bytes = limits.header_bytes_max.max(HEADER_BYTES_MIN);
+    let reading = Reading::new(stream, activity.clone(), header_bytes, window(limits, wide.is_some()));
     let connection = builder.serve_connection(TokioIo::new(reading), service);
     tokio::pin!(connection);
     let age = jittered(limits.connection_age_max, RandomState::new().build_hasher().finish());
@@ -190,9 +191,14 @@ async fn run<A: Acceptor>(
     }
 }
 
+/// The window of a connection, and of each of its requests.
+fn window(limits: &Limits, is_wide: bool) -> u32 {
+    limits.http2_window_bytes.max(if is_wide { WIDE_WINDOW_BYTES } else { WINDOW_BYTES_MIN })
+}
+
 fn builder(limits: &Limits, is_wide: bool) -> Builder<TokioExecutor> {
     let header_bytes = limits.header_bytes_max.max(HEADER_BYTES_MIN);
-    let window = limits.http2_window_bytes.max(if is_wide { WIDE_WINDOW_BYTES } else { WINDOW_BYTES_MIN });
+    let window = window(limits, is_wide);
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()

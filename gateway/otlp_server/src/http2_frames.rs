@@ -9,12 +9,18 @@
 //!
 //! Headers begin with a frame `HEADERS`, and continue in frames `CONTINUATION` until one has `END_HEADERS`. h2 waits for that frame without
 //! a limit, and hyper has no timeout for it. So its time is measured here. Only the head of one frame is kept. Pure.
+//!
+//! [`crate::reading`] follows what is read, [`crate::held_updates`] what is written.
 
 /// Bytes of a frame's head.
-const HEAD_BYTES: usize = 9;
+pub(crate) const HEAD_BYTES: usize = 9;
+
+/// Bytes of the payload of an update: by how much it makes a window larger.
+pub(crate) const INCREMENT_BYTES: usize = 4;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
@@ -28,6 +34,8 @@ enum Kind {
     Headers {
         is_last: bool,
     },
+    /// It makes the window of the connection larger.
+    Update,
     Other,
 }
 
@@ -44,6 +52,10 @@ pub(crate) struct Frames {
     in_headers: bool,
     /// Bytes of bodies that were read, modulo 2^64.
     body_bytes: u64,
+    /// What has come of the increment of an update.
+    increment: u32,
+    /// The increments of all updates that have ended, modulo 2^64.
+    increments: u64,
 }
 
 impl Frames {
@@ -63,12 +75,10 @@ impl Frames {
                 self.begin();
                 has_ended |= self.kind == Kind::Data && !self.in_headers;
             } else {
-                let taken = self.left.min(rest.len());
-                rest = &rest[taken..];
-                self.left -= taken;
-                if self.kind == Kind::Data {
-                    self.body_bytes = self.body_bytes.wrapping_add(taken as u64);
-                }
+                let (payload, after) = rest.split_at(self.left.min(rest.len()));
+                rest = after;
+                self.left -= payload.len();
+                self.count(payload);
             }
             if self.left == 0 {
                 if let Kind::Headers { is_last } = self.kind {
@@ -85,14 +95,40 @@ impl Frames {
         self.body_bytes
     }
 
+    /// The increments of all updates of the connection's window that have ended, modulo 2^64.
+    pub fn increments(&self) -> u64 {
+        self.increments
+    }
+
+    /// Whether another frame may begin here: no frame has begun, and no headers that other frames continue.
+    pub fn is_between(&self) -> bool {
+        self.filled == 0 && self.left == 0 && !self.in_headers
+    }
+
+    /// Counts bytes of a payload.
+    fn count(&mut self, payload: &[u8]) {
+        match self.kind {
+            Kind::Data => self.body_bytes = self.body_bytes.wrapping_add(payload.len() as u64),
+            Kind::Update => {
+                self.increment =
+                    payload.iter().fold(self.increment, |sum, byte| (sum << 8) | u32::from(*byte));
+                if self.left == 0 {
+                    self.increments = self.increments.wrapping_add(u64::from(self.increment));
+                }
+            }
+            Kind::Headers { .. } | Kind::Other => {}
+        }
+    }
+
     /// The head is whole.
     fn begin(&mut self) {
-        let [high, middle, low, kind, flags, ..] = self.head;
-        self.filled = 0;
+        let [high, middle, low, kind, flags, stream @ ..] = self.head;
+        (self.filled, self.increment) = (0, 0);
         self.left = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         self.kind = match kind {
             DATA => Kind::Data,
             HEADERS | CONTINUATION => Kind::Headers { is_last: flags & END_HEADERS != 0 },
+            WINDOW_UPDATE if stream == [0; 4] && self.left == INCREMENT_BYTES => Kind::Update,
             _ => Kind::Other,
         };
     }
@@ -141,6 +177,34 @@ mod tests {
     }
 
     #[test]
+    fn increments_of_the_connection_count_once_their_frame_is_whole_and_those_of_requests_do_not() {
+        let mut frames = Frames::default();
+        let update = [&[0, 0, 4, WINDOW_UPDATE, 0, 0, 0, 0, 0][..], &0x0102_0304_u32.to_be_bytes()].concat();
+        for (to, increments, is_between) in [(5, 0, false), (12, 0, false), (13, 0x0102_0304, true)] {
+            let mut cut = Frames::default();
+            cut.read(&update[..to]);
+            assert_eq!((cut.increments(), cut.is_between()), (increments, is_between));
+        }
+        frames.read(&[&update[..], &frame(WINDOW_UPDATE, 0, 4), &frame(DATA, 0, 13), &update].concat());
+        assert_eq!(frames.increments(), 2 * 0x0102_0304);
+    }
+
+    #[test]
+    fn no_frame_may_begin_before_headers_have_ended() {
+        let mut frames = Frames::default();
+        assert!(frames.is_between());
+        for (kind, flags, is_between) in
+            [(HEADERS, 0, false), (CONTINUATION, END_HEADERS, true), (DATA, 0, true)]
+        {
+            let bytes = frame(kind, flags, 9);
+            frames.read(&bytes[..15]);
+            assert!(!frames.is_between());
+            frames.read(&bytes[15..]);
+            assert_eq!(frames.is_between(), is_between);
+        }
+    }
+
+    #[test]
     fn a_body_is_not_waited_for_here_and_half_a_head_is() {
         let mut frames = Frames::default();
         let data = frame(DATA, 0, 100);
@@ -165,6 +229,8 @@ mod tests {
             let ended = whole.read(&bytes);
             let ended_in_pieces = bytes.chunks(cut).fold(false, |ended, chunk| pieces.read(chunk) | ended);
             prop_assert_eq!((ended, whole.is_open()), (ended_in_pieces, pieces.is_open()));
+            prop_assert_eq!((whole.body_bytes(), whole.increments()), (pieces.body_bytes(), pieces.increments()));
+            prop_assert_eq!(whole.is_between(), pieces.is_between());
         }
     }
 }

@@ -44,6 +44,7 @@ mod exchange;
 mod failure;
 mod files;
 mod grpc;
+mod held_updates;
 mod http;
 mod http2_frames;
 mod lifetime;

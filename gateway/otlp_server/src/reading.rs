@@ -6,9 +6,10 @@
 //! - **Headers.** An HTTP/1.1 connection that waits for its next request is idle; one that has begun to send it is not, and has
 //!   [`crate::Limits::header_read_timeout`]. hyper's own time runs in both. Frames and headers of HTTP/2 have the same time
 //!   ([`crate::http2_frames`]).
+//! - **Window.** Updates of an HTTP/2 connection's window go with the next answer ([`crate::held_updates`]).
 //! - **Answers.** hyper answers headers that it cannot read without a body; this gives them one ([`crate::early_answer`]).
 
-use crate::{activity::Activity, early_answer::with_body, http2_frames::Frames};
+use crate::{activity::Activity, early_answer::with_body, held_updates::HeldUpdates, http2_frames::Frames};
 use std::{
     io::{ErrorKind, IoSlice, Result},
     pin::Pin,
@@ -61,8 +62,9 @@ pub(crate) struct Reading<S> {
     stream: S,
     activity: Arc<Activity>,
     version: Version,
-    /// Frames of HTTP/2.
+    /// Frames of HTTP/2 that were read.
     frames: Frames,
+    updates: HeldUpdates,
     /// Bytes that were read in this turn.
     turn_bytes: u64,
     /// What is written in place of an answer of hyper's own, and how much of it was.
@@ -71,9 +73,10 @@ pub(crate) struct Reading<S> {
 }
 
 impl<S> Reading<S> {
-    pub fn new(stream: S, activity: Arc<Activity>, header_bytes_max: u32) -> Self {
-        let (version, frames) = (Version::Unknown(0), Frames::default());
-        Self { stream, activity, version, frames, turn_bytes: 0, early: None, header_bytes_max }
+    /// A connection of HTTP/2 has this window.
+    pub fn new(stream: S, activity: Arc<Activity>, header_bytes_max: u32, window: u32) -> Self {
+        let (version, frames, updates) = (Version::Unknown(0), Frames::default(), HeldUpdates::new(window));
+        Self { stream, activity, version, frames, updates, turn_bytes: 0, early: None, header_bytes_max }
     }
 
     fn note(&mut self, read: &[u8]) {
@@ -132,6 +135,10 @@ impl<S: AsyncWrite + Unpin> Reading<S> {
         Poll::Ready(Ok(replaced))
     }
 
+    fn poll_write_frames(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<Result<usize>> {
+        self.updates.poll_write(&mut self.stream, cx, slices, self.frames.body_bytes())
+    }
+
     /// Whether these bytes are an answer of hyper's own, which is written with a body.
     fn is_early(&mut self, bytes: &[u8]) -> bool {
         if self.early.is_none() && self.version == Version::Http1 {
@@ -165,15 +172,20 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Reading<S> {
         if self.is_early(bytes) {
             return self.poll_early(cx, bytes.len());
         }
+        if self.version == Version::Http2 {
+            return self.poll_write_frames(cx, &[IoSlice::new(bytes)]);
+        }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let this = &mut *self;
+        this.updates.poll_flush(&mut this.stream, cx, this.frames.body_bytes())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let this = &mut *self;
+        this.updates.poll_shutdown(&mut this.stream, cx)
     }
 
     fn poll_write_vectored(
@@ -187,6 +199,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Reading<S> {
             && self.is_early(bytes)
         {
             return self.poll_early(cx, bytes.len());
+        }
+        if self.version == Version::Http2 {
+            return self.poll_write_frames(cx, slices);
         }
         Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
     }
@@ -225,8 +240,12 @@ mod tests {
         // All of it is there at once, so reading it never waits.
         let turn_bytes = usize::try_from(TURN_BYTES).unwrap();
         let bytes = vec![0; turn_bytes * 8];
-        let mut reading =
-            Reading::new(tokio::io::join(&bytes[..], tokio::io::sink()), Arc::new(Activity::new(1)), 8_192);
+        let mut reading = Reading::new(
+            tokio::io::join(&bytes[..], tokio::io::sink()),
+            Arc::new(Activity::new(1)),
+            8_192,
+            65_535,
+        );
         let turns = tokio::spawn(async {
             let mut turns = 0_u32;
             for _ in 0..4 {
@@ -251,7 +270,7 @@ mod tests {
         let frame = |kind: u8| [&[0, 0x40, 0, kind, 0, 0, 0, 0, 1][..], &vec![7; 0x4000]].concat();
         let turn_bytes = |version: Version, kind: u8| {
             let stream = tokio::io::join(tokio::io::empty(), tokio::io::sink());
-            let mut reading = Reading::new(stream, Arc::new(Activity::new(1)), 8_192);
+            let mut reading = Reading::new(stream, Arc::new(Activity::new(1)), 8_192, 65_535);
             reading.version = version;
             reading.note(&frame(kind));
             reading.turn_bytes
