@@ -22,8 +22,8 @@ use crate::units::ByteSize;
 /// most. Chosen: a gateway with little load has 21 MiB, with more threads.
 pub const BASE_BYTES: u64 = 32 << 20;
 
-/// Connections and headers of requests: TLS records, HTTP/2 windows, frames and streams. Chosen: 184 connections of 196 KiB, 16 of them with
-/// 240 KiB more for a wide window and its frames, and 384 requests of 8 KiB. The edge asserts this maximum.
+/// Connections and headers of requests: TLS records, HTTP/2 windows, frames and streams. Chosen: 178 connections of 196 KiB, 16 of them with
+/// 304 KiB more for a wide window, its frames and what is read ahead, and 384 requests of 8 KiB. The edge asserts this maximum.
 pub const SERVER_BYTES: u64 = 42 << 20;
 
 /// A thread's index of a request: about 250,000 spans, which is more than 64 MiB of average ones. The edge asserts this maximum.

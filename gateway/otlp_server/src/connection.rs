@@ -16,9 +16,11 @@ use crate::{
     files::Live,
     lifetime::{LINGER, Lifetime, Step},
     limits::{
-        AGE_JITTER_DIVISOR, HEADER_BYTES_MIN, Limits, WIDE_FRAME_BYTES, WIDE_WINDOW_BYTES, WINDOW_BYTES_MIN,
+        AGE_JITTER_DIVISOR, HEADER_BYTES_MIN, Limits, WIDE_FRAME_BYTES, WIDE_READ_BYTES, WIDE_WINDOW_BYTES,
+        WINDOW_BYTES_MIN,
     },
     notices::NoticeKind,
+    read_ahead::ReadAhead,
     reading::Reading,
     request::Acceptor,
     tls::Tls,
@@ -164,7 +166,9 @@ async fn run<A: Acceptor>(
     };
     let builder = builder(limits, wide.is_some());
     let header_bytes = limits.header_bytes_max.max(HEADER_BYTES_MIN);
-    let reading = Reading::new(stream, activity.clone(), header_bytes, window(limits, wide.is_some()));
+    let ahead = ReadAhead::new(if wide.is_some() { WIDE_READ_BYTES } else { 0 });
+    let reading =
+        Reading::new((stream, ahead), activity.clone(), header_bytes, window(limits, wide.is_some()));
     let connection = builder.serve_connection(TokioIo::new(reading), service);
     tokio::pin!(connection);
     let age = jittered(limits.connection_age_max, RandomState::new().build_hasher().finish());

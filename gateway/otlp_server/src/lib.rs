@@ -51,6 +51,7 @@ mod lifetime;
 mod limits;
 mod listener;
 mod notices;
+mod read_ahead;
 mod reading;
 mod request;
 mod server;

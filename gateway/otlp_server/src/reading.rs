@@ -6,10 +6,14 @@
 //! - **Headers.** An HTTP/1.1 connection that waits for its next request is idle; one that has begun to send it is not, and has
 //!   [`crate::Limits::header_read_timeout`]. hyper's own time runs in both. Frames and headers of HTTP/2 have the same time
 //!   ([`crate::http2_frames`]).
+//! - **Calls.** A connection with a wide window is read ahead of what h2 asks for ([`crate::read_ahead`]).
 //! - **Window.** Updates of an HTTP/2 connection's window go with the next answer ([`crate::held_updates`]).
 //! - **Answers.** hyper answers headers that it cannot read without a body; this gives them one ([`crate::early_answer`]).
 
-use crate::{activity::Activity, early_answer::with_body, held_updates::HeldUpdates, http2_frames::Frames};
+use crate::{
+    activity::Activity, early_answer::with_body, held_updates::HeldUpdates, http2_frames::Frames,
+    read_ahead::ReadAhead,
+};
 use std::{
     io::{ErrorKind, IoSlice, Result},
     pin::Pin,
@@ -60,6 +64,8 @@ impl Version {
 #[derive(Debug)]
 pub(crate) struct Reading<S> {
     stream: S,
+    /// What was read from the stream and not taken. It counts once it is taken, as if it had waited in the socket.
+    ahead: ReadAhead,
     activity: Arc<Activity>,
     version: Version,
     /// Frames of HTTP/2 that were read.
@@ -74,9 +80,24 @@ pub(crate) struct Reading<S> {
 
 impl<S> Reading<S> {
     /// A connection of HTTP/2 has this window.
-    pub fn new(stream: S, activity: Arc<Activity>, header_bytes_max: u32, window: u32) -> Self {
+    pub fn new(
+        (stream, ahead): (S, ReadAhead),
+        activity: Arc<Activity>,
+        header_bytes_max: u32,
+        window: u32,
+    ) -> Self {
         let (version, frames, updates) = (Version::Unknown(0), Frames::default(), HeldUpdates::new(window));
-        Self { stream, activity, version, frames, updates, turn_bytes: 0, early: None, header_bytes_max }
+        Self {
+            stream,
+            ahead,
+            activity,
+            version,
+            frames,
+            updates,
+            turn_bytes: 0,
+            early: None,
+            header_bytes_max,
+        }
     }
 
     fn note(&mut self, read: &[u8]) {
@@ -157,7 +178,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Reading<S> {
             return Poll::Pending;
         }
         let before = buf.filled().len();
-        let polled = Pin::new(&mut this.stream).poll_read(cx, buf);
+        let polled = this.ahead.poll_read(&mut this.stream, cx, buf);
         if polled.is_pending() {
             this.turn_bytes = 0;
         }
@@ -241,7 +262,7 @@ mod tests {
         let turn_bytes = usize::try_from(TURN_BYTES).unwrap();
         let bytes = vec![0; turn_bytes * 8];
         let mut reading = Reading::new(
-            tokio::io::join(&bytes[..], tokio::io::sink()),
+            (tokio::io::join(&bytes[..], tokio::io::sink()), ReadAhead::new(0)),
             Arc::new(Activity::new(1)),
             8_192,
             65_535,
@@ -264,13 +285,28 @@ mod tests {
         assert!(read <= turn_bytes * 6, "{read}");
     }
 
+    #[tokio::test]
+    async fn bytes_that_were_read_ahead_begin_no_frame_before_they_are_taken() {
+        // Half of a frame's head follows.
+        let bytes = [PREFACE, &[0, 0, 8, 6]].concat();
+        let activity = Arc::new(Activity::new(1));
+        let stream = tokio::io::join(&bytes[..], tokio::io::sink());
+        let mut reading = Reading::new((stream, ReadAhead::new(100)), activity.clone(), 8_192, 65_535);
+        let mut buffer = [0; 24];
+        reading.read_exact(&mut buffer).await.unwrap();
+        assert!(activity.is_http2() && !activity.has_head());
+        assert_eq!(reading.read(&mut buffer).await.unwrap(), 4);
+        assert!(activity.has_head());
+    }
+
     #[test]
     fn a_turn_has_more_of_bodies_over_http_2_than_of_other_frames() {
         // Nine bytes of a frame's head: of a body, and of another kind.
         let frame = |kind: u8| [&[0, 0x40, 0, kind, 0, 0, 0, 0, 1][..], &vec![7; 0x4000]].concat();
         let turn_bytes = |version: Version, kind: u8| {
             let stream = tokio::io::join(tokio::io::empty(), tokio::io::sink());
-            let mut reading = Reading::new(stream, Arc::new(Activity::new(1)), 8_192, 65_535);
+            let mut reading =
+                Reading::new((stream, ReadAhead::new(0)), Arc::new(Activity::new(1)), 8_192, 65_535);
             reading.version = version;
             reading.note(&frame(kind));
             reading.turn_bytes

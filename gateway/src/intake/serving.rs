@@ -24,7 +24,7 @@ pub const PERMIT_WAIT: Duration = Duration::from_secs(1);
 pub const NOT_STORED_AFTER: Duration = Duration::from_secs(5);
 
 /// Connections of both ports. Chosen: with the three below and 16 wide windows, what they hold at most is within [`SERVER_BYTES`].
-const CONNECTIONS_MAX: usize = 184;
+const CONNECTIONS_MAX: usize = 178;
 
 /// Requests between their headers and their answer. Chosen: the same.
 pub const REQUESTS_MAX: usize = 384;
