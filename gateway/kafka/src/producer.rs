@@ -11,7 +11,8 @@
 //!
 //! | thread | does |
 //! | --- | --- |
-//! | `produce` | takes acknowledgements, gives librdkafka new tokens, replaces a producer after a fatal error |
+//! | `io` (a task) | takes acknowledgements and errors when librdkafka signals them |
+//! | `upkeep` | gives librdkafka new tokens, replaces a producer after a fatal error, drops producers |
 //! | `topic` | asks for the topic's partitions every 10 s, and each second while no broker answers; for its largest batch every hour and after a refusal |
 //!
 //! # Keys and partitions
@@ -25,16 +26,18 @@
 //! waits. A message that is not acknowledged within [`ProducerLimits::timeout`] is answered with [`NotStored`], and may be stored later all
 //! the same: delivery is at least once.
 
+mod acknowledgements;
 mod connection_errors;
 mod murmur2;
 mod not_stored;
 mod produce;
-mod pump;
 mod reply;
 mod sender;
 mod settings;
+mod signal;
 mod size_limits;
 mod topic_watch;
+mod upkeep;
 
 pub use murmur2::partition_of;
 pub use not_stored::NotStored;

@@ -18,6 +18,7 @@ use rdkafka::{
 use sluice_gateway_config::{Kafka, parse};
 use sluice_kafka::producer::{ProducerLimits, partition_of};
 use sluice_otlp_server::{ByteBudget, Encoding};
+use tokio::runtime::Handle;
 
 /// A mock takes milliseconds; a busy machine some seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -45,7 +46,7 @@ impl Scene {
         let kafka =
             Kafka { bootstrap_servers: vec![mock.bootstrap_servers()], ..config.source.kafka.unwrap() };
         let limits = ProducerLimits { queue_bytes: 1 << 20, batch_bytes_max: 64 << 10, timeout };
-        let producer = Producer::start(&kafka, "spans", "edge", limits).unwrap();
+        let producer = Producer::start(&kafka, "spans", "edge", limits, &Handle::current()).unwrap();
         let splitting = splitting(&producer);
         let edge = Edge {
             producer,

@@ -1,7 +1,7 @@
 //! Builds the parts of an edge, starts its threads, and stops them at a signal.
 //!
-//! Threads: the main thread (this file; it waits), `io` (server, admin, small requests into messages, answers), `split-N` (other requests
-//! into messages), `produce` and `topic` (the producer). Order of the shutdown: [`ending`].
+//! Threads: the main thread (this file; it waits), `io` (server, admin, small requests into messages, Kafka's acknowledgements, answers),
+//! `split-N` (other requests into messages), `upkeep` and `topic` (the producer). Order of the shutdown: [`ending`].
 
 use crate::{
     admin::server::listen,
@@ -89,7 +89,8 @@ pub fn is_of_config(error: &anyhow::Error) -> bool {
     let of_server = error.downcast_ref::<sluice_otlp_server::Error>();
     let of_producer = error.downcast_ref::<StartError>();
     of_server.is_some_and(sluice_otlp_server::Error::is_of_config)
-        || of_producer.is_some_and(|error| !matches!(error, StartError::Thread { .. }))
+        || of_producer
+            .is_some_and(|error| !matches!(error, StartError::Thread { .. } | StartError::Signal(_)))
 }
 
 /// Threads of `io`. Chosen: reading, splitting and answering take less time than Kafka's threads and the large requests of as many workers.
@@ -119,8 +120,8 @@ fn build(
         batch_bytes_max: bytes(config.kafka.record_batch_bytes_max),
         timeout: MESSAGE_TIMEOUT,
     };
-    let producer =
-        Producer::start(&config.kafka.connection(), &config.kafka.topic, &client_id(config), limits)?;
+    let (kafka, topic) = (config.kafka.connection(), &config.kafka.topic);
+    let producer = Producer::start(&kafka, topic, &client_id(config), limits, io.handle())?;
     let deps = SplittingDeps {
         producer: producer.clone(),
         target_bytes: bytes(config.kafka.message_bytes_target),

@@ -27,7 +27,7 @@ impl Scene {
         let kafka: Kafka = parse::from_yaml(CONFIG).unwrap().source.kafka.unwrap();
         let limits =
             ProducerLimits { queue_bytes: QUEUE_BYTES, batch_bytes_max: 256 << 10, timeout: PATIENCE };
-        let producer = Producer::start(&kafka, "spans", "edge", limits).unwrap();
+        let producer = Producer::start(&kafka, "spans", "edge", limits, &Handle::current()).unwrap();
         Self { splitting: splitting(&producer), producer, budget: ByteBudget::new(8 << 20) }
     }
 

@@ -1,6 +1,6 @@
 //! The last error of a connection to a broker, in librdkafka's words, which name the broker and the reason.
 //!
-//! librdkafka reports each error once to a callback on the thread `produce`. What later fails because of it (a question that no broker answers,
+//! librdkafka reports each error once to a callback, which runs on `io`. What later fails because of it (a question that no broker answers,
 //! a message that times out) has a code alone. Limits: one error, [`WORDS_BYTES_MAX`].
 
 use rdkafka::{error::KafkaError, types::RDKafkaErrorCode as Code};

@@ -8,7 +8,7 @@
 
 #![expect(unsafe_code, reason = "the Rust client copies every value")]
 
-use crate::producer::{pump::Acknowledgements, reply::Ticket};
+use crate::producer::{acknowledgements::Acknowledgements, reply::Ticket};
 use rdkafka::{
     bindings::{self as rd, rd_kafka_resp_err_t, rd_kafka_vtype_t},
     error::KafkaError,
@@ -26,8 +26,8 @@ pub(super) fn produce(
     let (value, value_bytes) = (ticket.value().as_ptr(), ticket.value().len());
     let ticket = Box::into_raw(ticket);
     // SAFETY: the producer lives as long as its reference. Each name is followed by what librdkafka reads for it, and the last one ends the
-    // list. Topic and key are copied. The value has its own memory, which lives until the ticket is dropped. The pump makes a box of this
-    // pointer once, as the context's type for it says, and by then librdkafka does not read the value any more.
+    // list. Topic and key are copied. The value has its own memory, which lives until the ticket is dropped. The task on `io` makes a box of
+    // this pointer once, as the context's type for it says, and by then librdkafka does not read the value any more.
     let code = unsafe {
         rd::rd_kafka_producev(
             producer.client().native_ptr(),

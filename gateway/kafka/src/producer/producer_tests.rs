@@ -15,7 +15,8 @@ use rdkafka::{
     producer::DefaultProducerContext,
     types::{RDKafkaApiKey, RDKafkaRespErr},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
+use tokio::runtime::{Builder, Handle};
 
 /// A mock takes milliseconds; a busy machine some seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -37,9 +38,12 @@ impl Mock {
         Self(mock)
     }
 
+    fn kafka(&self) -> Kafka {
+        Kafka { bootstrap_servers: vec![self.0.bootstrap_servers()], ..kafka() }
+    }
+
     fn producer(&self, limits: ProducerLimits) -> Producer {
-        let kafka = Kafka { bootstrap_servers: vec![self.0.bootstrap_servers()], ..kafka() };
-        let producer = Producer::start(&kafka, "spans", "edge", limits).unwrap();
+        let producer = Producer::start(&self.kafka(), "spans", "edge", limits, io()).unwrap();
         wait_until(|| producer.partitions() == Some(PARTITIONS));
         producer
     }
@@ -65,6 +69,16 @@ impl Mock {
         }
         found
     }
+}
+
+/// The runtime that acknowledgements come on, for all tests but those that look at it.
+fn io() -> &'static Handle {
+    static IO: LazyLock<Runtime> = LazyLock::new(io_runtime);
+    IO.handle()
+}
+
+fn io_runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_io().build().unwrap()
 }
 
 fn wait_until(is_so: impl Fn() -> bool) {
@@ -127,6 +141,43 @@ fn values_of_any_size_are_stored_as_they_were_made_and_one_that_is_refused_holds
     assert_eq!(failure, NotStored::TooLarge { topic: "spans".into(), bytes: 300 << 10 });
     block_on(producer.flushed());
     assert_eq!(producer.queued_bytes(), 0);
+}
+
+#[test]
+fn acknowledgements_come_without_a_turn_of_the_producers_threads() {
+    let mock = Mock::new();
+    // What the threads would run does not run.
+    let (producer, _upkeep, _watch) = Producer::build(&mock.kafka(), "spans", "edge", LIMITS, io()).unwrap();
+    for value in ["v", "w"] {
+        block_on(send(&producer, &[("k", value.into())])).unwrap();
+    }
+    block_on(producer.flushed());
+    assert_eq!(producer.queued_bytes(), 0);
+}
+
+#[test]
+fn a_producer_in_place_of_another_has_its_acknowledgements_and_what_the_other_had_is_answered() {
+    let mock = Mock::new();
+    let (producer, upkeep, _watch) = Producer::build(&mock.kafka(), "spans", "edge", LIMITS, io()).unwrap();
+    mock.0.broker_down(1).unwrap();
+    let unanswered = send(&producer, &[("k", b"v".to_vec())]);
+    drop(upkeep.replace().unwrap());
+    assert_eq!(block_on(unanswered), Err(NotStored::Ended));
+    mock.0.broker_up(1).unwrap();
+    wait_until(|| block_on(send(&producer, &[("k", b"w".to_vec())])).is_ok());
+}
+
+#[test]
+fn the_task_and_the_threads_end_with_the_last_handle() {
+    let mock = Mock::new();
+    let runtime = io_runtime();
+    let producer = Producer::start(&mock.kafka(), "spans", "edge", LIMITS, runtime.handle()).unwrap();
+    drop(producer.clone());
+    block_on(send(&producer, &[("k", b"v".to_vec())])).unwrap();
+    assert_eq!(runtime.metrics().num_alive_tasks(), 1);
+    drop(producer);
+    // The thread ends last: it tells the task that all else is gone.
+    wait_until(|| runtime.metrics().num_alive_tasks() == 0);
 }
 
 #[test]
@@ -209,9 +260,8 @@ fn a_message_that_the_topic_refuses_for_its_size_lowers_the_limit_of_shared_mess
 #[test]
 fn a_topic_that_does_not_exist_is_a_problem_and_one_that_is_made_is_none() {
     let mock = Mock::new();
-    let kafka = Kafka { bootstrap_servers: vec![mock.0.bootstrap_servers()], ..kafka() };
     mock.0.topic_error("spans", RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART).unwrap();
-    let producer = Producer::start(&kafka, "spans", "edge", LIMITS).unwrap();
+    let producer = Producer::start(&mock.kafka(), "spans", "edge", LIMITS, io()).unwrap();
     wait_until(|| producer.problem().is_some_and(|problem| problem.contains("does not exist: create it")));
     assert_eq!(producer.partitions(), None);
     mock.0.topic_error("spans", RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR).unwrap();

@@ -1,7 +1,7 @@
 //! The messages of a request, which are answered together.
 //!
 //! A worker has the [`RequestReply`] and makes a ticket for each message, which owns the message's value. librdkafka's callbacks answer
-//! tickets on the thread `produce`. The answer is given when the last ticket and the reply itself are gone: so a message that was never
+//! tickets on `io`. The answer is given when the last ticket and the reply itself are gone: so a message that was never
 //! sent, or whose worker panicked, cannot be taken for stored. Limits: those of the messages.
 
 use crate::producer::not_stored::NotStored;

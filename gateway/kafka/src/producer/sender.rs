@@ -7,14 +7,20 @@ use crate::{
     ground::{login::renewal, settings::refused},
     producer::{
         MESSAGE_OVERHEAD_BYTES, NotStored, RequestReply, SizeLimits,
+        acknowledgements::{Acknowledgements, serve},
         produce::produce,
-        pump::{Acknowledgements, Pump},
         settings::producer_settings,
+        signal::{self, Signal},
         topic_watch::{TopicState, TopicWatch},
+        upkeep::Upkeep,
     },
 };
 use crossbeam_channel::{Sender, bounded};
-use rdkafka::{ClientConfig, config::RDKafkaLogLevel, producer::BaseProducer};
+use rdkafka::{
+    ClientConfig,
+    config::RDKafkaLogLevel,
+    producer::{BaseProducer, Producer as _},
+};
 use sluice_gateway_config::{Kafka, SecretFileError};
 use sluice_login::{Counts, Tokens};
 use std::{
@@ -24,7 +30,11 @@ use std::{
     thread,
     time::Duration,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 
 /// The limits of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +59,9 @@ pub enum StartError {
     /// A thread could not be started.
     #[error("cannot start the thread {thread} of the producer: {source}")]
     Thread { thread: &'static str, source: std::io::Error },
+    /// There is no descriptor for the signal of acknowledgements.
+    #[error("cannot make the descriptor that says when Kafka has acknowledged messages: {0}")]
+    Signal(std::io::Error),
 }
 
 /// A message to send.
@@ -83,8 +96,8 @@ impl Room {
     }
 }
 
-/// The producer of a topic; cheap to clone. Its threads end once all clones are dropped; messages under way are then not stored, or not
-/// acknowledged.
+/// The producer of a topic; cheap to clone. Its threads and its task end once all clones are dropped; messages under way are then not
+/// stored, or not acknowledged.
 #[derive(Clone)]
 pub struct Producer {
     shared: Arc<Shared>,
@@ -112,7 +125,8 @@ impl Shared {
 }
 
 impl Producer {
-    /// Starts the producer of a topic. Waits for no broker.
+    /// Starts the producer of a topic. Waits for no broker. A task of `io`, which must have tokio's I/O, answers requests: without turns of
+    /// that runtime, none has an answer.
     ///
     /// # Errors
     /// [`StartError`] if secrets cannot be read, or if librdkafka refuses the settings.
@@ -121,7 +135,22 @@ impl Producer {
         topic: &str,
         client_id: &str,
         limits: ProducerLimits,
+        io: &Handle,
     ) -> Result<Self, StartError> {
+        let (producer, upkeep, watch) = Self::build(kafka, topic, client_id, limits, io)?;
+        start("upkeep", move || upkeep.run())?;
+        start("topic", move || watch.run())?;
+        Ok(producer)
+    }
+
+    /// Builds the producer with its task, and what its threads will run.
+    pub(super) fn build(
+        kafka: &Kafka,
+        topic: &str,
+        client_id: &str,
+        limits: ProducerLimits,
+        io: &Handle,
+    ) -> Result<(Self, Upkeep, TopicWatch), StartError> {
         let mut config = ClientConfig::new();
         for (name, value) in producer_settings(kafka, client_id, &limits).map_err(StartError::Secret)? {
             config.set(name, value);
@@ -131,9 +160,11 @@ impl Producer {
         let topic_for_c = CString::new(topic).map_err(|error| settings(error.to_string()))?;
         let kafka = Kafka { topics: vec![topic.to_owned()], ..kafka.clone() };
         let state = Arc::new(TopicState::new(&kafka.bootstrap_servers, limits.batch_bytes_max));
-        let context = Acknowledgements::new(topic, &kafka, &state);
-        let producer =
+        let signal = Signal::new().map_err(StartError::Signal)?;
+        let context = Acknowledgements::new(topic, &kafka, &state, signal.clone());
+        let producer: BaseProducer<Acknowledgements> =
             config.create_with_context(context.clone()).map_err(|error| settings(refused(&error)))?;
+        signal::enable(producer.client());
         let renewal = renewal(&kafka);
         let shared = Arc::new(Shared {
             topic: topic.to_owned(),
@@ -145,12 +176,16 @@ impl Producer {
             tokens: renewal.tokens(),
         });
         let (ends, ended) = bounded(0);
-        let pump = Pump { shared: shared.clone(), config, context, renewal, ended: ended.clone() };
-        start("produce", move || pump.run())?;
+        let upkeep = Upkeep { shared: shared.clone(), config, context, renewal, ended: ended.clone() };
         let watch = TopicWatch::new(shared.clone(), kafka, ended)
             .map_err(|source| StartError::Thread { thread: "topic", source })?;
-        start("topic", move || watch.run())?;
-        Ok(Self { shared, _ends: ends })
+        let signal = {
+            let _inside = io.enter();
+            AsyncFd::with_interest(signal, Interest::READABLE).map_err(StartError::Signal)?
+        };
+        // Its first turn serves what came before the signal was enabled.
+        io.spawn(serve(signal, Arc::downgrade(&shared)));
+        Ok((Self { shared, _ends: ends }, upkeep, watch))
     }
 
     /// How many partitions the topic has; `None` until a broker has answered, and while the topic does not exist.
