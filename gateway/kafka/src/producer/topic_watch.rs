@@ -33,7 +33,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(30);
 /// How often the topic's limit is read again. Chosen: it is changed by hand, and a refusal asks at once.
 const LIMITS_INTERVAL: Duration = Duration::from_hours(1);
 
-/// What is known of a topic. Read for each request; written by the threads of the producer.
+/// What is known of a topic. Read for each request; written by the thread `topic` and by callbacks on `io`.
 #[derive(Debug)]
 pub(super) struct TopicState {
     /// 0 if they are not known.
