@@ -31,7 +31,6 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{Interest, unix::AsyncFd},
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore},
 };
@@ -181,7 +180,7 @@ impl Producer {
             .map_err(|source| StartError::Thread { thread: "topic", source })?;
         let signal = {
             let _inside = io.enter();
-            AsyncFd::with_interest(signal, Interest::READABLE).map_err(StartError::Signal)?
+            signal.registered().map_err(StartError::Signal)?
         };
         // Its first turn serves what came before the signal was enabled.
         io.spawn(serve(signal, Arc::downgrade(&shared)));

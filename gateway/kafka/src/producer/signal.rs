@@ -3,9 +3,13 @@
 //! librdkafka writes to a descriptor, an eventfd, when an event comes into an empty queue (`rd_kafka_q_io_event`). It writes at most once until
 //! the queue is polled again. An event that joins others writes nothing: the reader polls until the queue is empty.
 //!
-//! Why here is unsafe code: the Rust client has no call for the signal of a queue, nor for its length.
+//! Why here is unsafe code: the Rust client has no call for the signal of a queue, nor for its length, and tokio cannot check that a
+//! descriptor stays open.
 
-#![expect(unsafe_code, reason = "the Rust client has no call for a queue's signal, nor for its length")]
+#![expect(
+    unsafe_code,
+    reason = "the Rust client has no call for a queue's signal, nor for its length; tokio takes a descriptor on trust"
+)]
 
 use crate::producer::acknowledgements::Acknowledgements;
 use rdkafka::{
@@ -18,6 +22,7 @@ use std::{
     os::fd::{AsRawFd, OwnedFd, RawFd},
     sync::Arc,
 };
+use tokio::io::{Interest, unix::AsyncFd};
 
 /// The descriptor. It is closed with the last clone.
 #[derive(Clone)]
@@ -26,6 +31,12 @@ pub(super) struct Signal(Arc<OwnedFd>);
 impl Signal {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
+    /// The signal as something that a task can wait for. Call it inside a runtime with tokio's I/O.
+    pub(super) fn registered(self) -> io::Result<AsyncFd<Self>> {
+        // SAFETY: the descriptor is always the same one, and is open for as long as a clone of the signal lives.
+        Ok(unsafe { AsyncFd::register_with_interest(self, Interest::READABLE) }?)
     }
 
     /// Wakes the reader, as librdkafka does.
