@@ -18,7 +18,7 @@ use crate::budget::{SLACK_DIVISOR, Shortfall};
 use crate::edge::EdgeConfig;
 use crate::units::ByteSize;
 
-/// Program, thread stacks, runtime, Kafka metadata, metrics, tenants, and four contexts of zstd with their memory for batches, 1.1 MB each at
+/// Program, thread stacks, runtime, Kafka metadata, metrics, tenants, and four contexts of zstd with their memory for batches, 1.6 MB each at
 /// most. Chosen: a gateway with little load has 21 MiB, with more threads.
 pub const BASE_BYTES: u64 = 32 << 20;
 

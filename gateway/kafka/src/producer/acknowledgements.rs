@@ -28,7 +28,7 @@ use std::{
 use tokio::{io::unix::AsyncFd, task::yield_now};
 
 /// Events that are served before other tasks of `io` have their turn. Chosen: an event has the acknowledgements of one batch of a
-/// partition, whose messages have up to 128 KiB together. A task of a request takes longer than these events.
+/// partition, whose messages have up to 256 KiB together. A task of a request takes longer than these events.
 const EVENTS_PER_TURN: usize = 16;
 
 /// Receives librdkafka's acknowledgements and errors.
