@@ -5,5 +5,6 @@ pub mod labels;
 pub mod moment;
 pub mod pods;
 pub mod quantity;
+pub mod refused;
 pub mod selector;
 pub mod words;

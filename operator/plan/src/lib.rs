@@ -47,7 +47,7 @@ mod status;
 pub mod volumes;
 
 pub use facts::{Observed, ScalingSeen};
-pub use ground::{labels, moment::Moment, pods, quantity, selector::Selector, words};
+pub use ground::{labels, moment::Moment, pods, quantity, refused::Refused, selector::Selector, words};
 pub use identity::{Defaults, OperatorPods};
 pub use names::Names;
 pub use objects::{Applied, Desired, EdgeParts, Objects, Parts, PodMonitor, build, drain_job, pod_monitor};
@@ -65,7 +65,7 @@ pub use pipeline::{
     repeated_endpoints::{endpoints_left_out, servers_of_two_shards},
     responsible::{Responsible, Turn, Wait as OperatorWait},
 };
-pub use plan::{plan, schema_job_name};
+pub use plan::{plan, plan_or_refuse, schema_job_name};
 pub use planned::{Plan, Planned, Waiting};
 pub use schema::{
     RunsAgain, SCHEMA_LOOK_AFTER, SCHEMA_RETRY_AFTER, SCHEMA_RETRY_AFTER_MAX, SchemaPlan, SchemaStep,

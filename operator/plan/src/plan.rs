@@ -11,6 +11,7 @@ use crate::{
     drain::lifecycle,
     edge::EdgePlan,
     facts::Observed,
+    ground::refused::Refused,
     identity::{
         Defaults, Identity,
         image::Image,
@@ -30,22 +31,37 @@ use sluice_crds::{DrainState, ScalingMode, Side, TracePipeline, status::reason};
 use sluice_gateway_config::Violations;
 use topics::{partitions_known, sum, topics};
 
-/// Decides. Everything that is wrong with the spec is named at once. The pipeline is one whose references are resolved
-/// ([`crate::resolved`]).
+/// The fields of the schema.
+const SCHEMA: &str = "spec.sink.clickhouse.schema";
+
+/// Decides. Everything that is wrong with the spec is named at once, as far as it does not depend on what is wrong. The pipeline is one whose
+/// references are resolved ([`crate::resolved`]).
 pub fn plan(
     pipeline: &TracePipeline,
     observed: &Observed,
     defaults: &Defaults,
 ) -> Result<Planned, Violations> {
+    plan_or_refuse(pipeline, observed, defaults).map_err(|refused| refused.violations)
+}
+
+/// The same, and whether something was not checked.
+pub fn plan_or_refuse(
+    pipeline: &TracePipeline,
+    observed: &Observed,
+    defaults: &Defaults,
+) -> Result<Planned, Refused> {
     // Without its brokers or servers, nothing else of a spec can be checked.
     if let Some(message) = observed.unresolved.words() {
         return Ok(Planned::Waiting(Waiting { reason: reason::CONNECTION_MISSING, message }));
     }
-    decide(pipeline, observed, defaults).map_err(|found| located_all(&pipeline.spec, found))
+    decide(pipeline, observed, defaults).map_err(|refused| Refused {
+        violations: located_all(&pipeline.spec, refused.violations),
+        is_partial: refused.is_partial,
+    })
 }
 
 /// The same of a spec that names brokers and servers.
-fn decide(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) -> Result<Planned, Violations> {
+fn decide(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) -> Result<Planned, Refused> {
     // What does not depend on facts is checked first, so that a wrong spec is never said to be waiting.
     let of_source = mounted(&pipeline.spec, &observed.secrets, Side::Source);
     let of_sink = mounted(&pipeline.spec, &observed.secrets, Side::Sink);
@@ -54,18 +70,21 @@ fn decide(pipeline: &TracePipeline, observed: &Observed, defaults: &Defaults) ->
     let identity = Identity::of(pipeline, secrets, &image).and_then(|identity| in_group(pipeline, identity));
     let identity = both(identity, taken_properties(observed, image.runs == defaults.gateway_image))
         .map(|(identity, ())| identity);
-    let (identity, sized) = both(identity, Pipeline::of(&pipeline.spec))?;
+    let servers = shard_order::kept(pipeline, observed);
+    let (identity, sized) = both(identity, Pipeline::of(&pipeline.spec)).map_err(|mut found| {
+        found.extend(servers.as_ref().err().cloned().unwrap_or_default());
+        found
+    })?;
     let topics = topics(pipeline, &observed.partitions);
     let known = topics.as_deref().unwrap_or_default();
     let wanted = wanted(pipeline, observed);
     let of_operator = (defaults.operator_pods.as_ref(), &*defaults.gateway_image_pull_secrets);
     let edge = EdgePlan::of(pipeline, &identity, observed, of_operator);
     let divided = sized.divide(&identity.names, sum(known), wanted);
-    let divided = both(shard_order::kept(pipeline, observed), divided);
-    let (edge, ((), (replicas, config))) = both(edge, divided)?;
     let sent = partitions_known(pipeline, &observed.partitions);
-    let schema = SchemaPlan::of(pipeline, &identity, sent)?;
-    let otlp = OtlpService::of_gateways(&identity.names, &pipeline.spec)?;
+    let schema = SchemaPlan::of(pipeline, &identity, sent);
+    let otlp = both(servers, OtlpService::of_gateways(&identity.names, &pipeline.spec));
+    let (edge, ((), otlp), (replicas, config), schema) = together(edge, otlp, divided, schema)?;
     if let Some(waiting) = refused(pipeline, observed) {
         return Ok(Planned::Waiting(waiting));
     }
@@ -166,6 +185,35 @@ fn both<A, B>(one: Result<A, Violations>, other: Result<B, Violations>) -> Resul
         }
         (Err(found), Ok(_)) | (Ok(_), Err(found)) => Err(found),
     }
+}
+
+/// What does not depend on each other, or all that is wrong with any of it: the edge, what has no config, the gateways, the schema.
+fn together<E, O, G, S>(
+    edge: Result<E, Violations>,
+    others: Result<O, Violations>,
+    gateways: Result<G, Refused>,
+    schema: Result<S, Violations>,
+) -> Result<(E, O, G, S), Refused> {
+    let is_partial = edge.is_err() || gateways.as_ref().is_err_and(|refused| refused.is_partial);
+    let gateways = gateways.map_err(|refused| refused.violations);
+    let schema = schema.map_err(|found| match &gateways {
+        Ok(_) => found,
+        Err(said) => unsaid_of_schema(&found, said),
+    });
+    let all = both(both(edge, others), both(gateways, schema));
+    let ((edge, others), (gateways, schema)) =
+        all.map_err(|violations| Refused { violations, is_partial })?;
+    Ok((edge, others, gateways, schema))
+}
+
+/// What is wrong with the fields of the schema alone: the schema Job's config repeats others of the gateways' config.
+fn unsaid_of_schema(found: &Violations, said: &Violations) -> Violations {
+    let mut unsaid = Violations::default();
+    for one in found {
+        let is_new = one.path.starts_with(SCHEMA) && said.iter().all(|other| other != one);
+        unsaid.add_if(is_new, &one.path, || one.message.clone());
+    }
+    unsaid
 }
 
 /// What other objects of the cluster forbid. What runs keeps running.

@@ -146,7 +146,6 @@ impl SchemaPlan {
         let mut config = gateway_config::build(&identity.names, &pipeline.spec, share)?;
         let mut found = Violations::default();
         config.sink.clickhouse.schema = gateway_config::schema(&pipeline.spec, partitions, &mut found);
-        found.or(())?;
         // The Job reads no message, inserts and queues no block and drains nothing: a change of those fields must not run it again, nor
         // make gateways wait for ClickHouse before they get other brokers. It does not get Kafka's Secrets.
         config.sink.clickhouse.insert = Insert::default();
@@ -160,7 +159,13 @@ impl SchemaPlan {
         config.queue = Queue::default();
         config.shutdown = Shutdown::default();
         config.log = Log::default();
-        let config = config.check().map_err(|found| gateway_config::of_spec(&found))?;
+        let config = match config.check() {
+            Ok(config) => found.or(config)?,
+            Err(others) => {
+                found.extend(gateway_config::of_spec(&others));
+                return Err(found);
+            }
+        };
         if pipeline.spec.sink.clickhouse.schema.management == SchemaManagement::None {
             return Ok(None);
         }

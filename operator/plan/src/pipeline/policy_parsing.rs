@@ -28,7 +28,8 @@ impl Policy {
             let refresh = seconds("idle.refreshEvery", &idle.refresh_every, &mut found);
             Some(Rests { after_seconds: after?, refresh_seconds: refresh? })
         });
-        let schedules = scaling.schedules.iter().filter_map(|one| schedule(one, &mut found)).collect();
+        let schedules = scaling.schedules.iter().enumerate();
+        let schedules = schedules.filter_map(|(index, one)| schedule(one, index, &mut found)).collect();
         let (mode, load) = (mode(scaling.mode), load(spec));
         // Also if it is null, which the API server's rule takes for set.
         if load == Load::Requests
@@ -86,14 +87,19 @@ pub(super) fn seconds(field: &str, text: &str, found: &mut Violations) -> Option
     }
 }
 
-fn schedule(schedule: &crds::Schedule, found: &mut Violations) -> Option<Schedule> {
-    let mut refuse = |words: String| found.add(SCHEDULES, format!("{:?}: {words}", schedule.name));
-    let minutes = minute(&schedule.from).zip(minute(&schedule.to));
-    if minutes.is_none() {
-        refuse("from and to must be HH:MM".into());
+/// Reads the schedule with this index, or adds what is wrong with it.
+fn schedule(schedule: &crds::Schedule, index: usize, found: &mut Violations) -> Option<Schedule> {
+    let mut refuse = |field: &str, words: String| {
+        found.add(format!("{SCHEDULES}[{index}]{field}"), format!("{:?}: {words}", schedule.name));
+    };
+    let (from, to) = (minute(&schedule.from), minute(&schedule.to));
+    for (field, read) in [(".from", from), (".to", to)] {
+        if read.is_none() {
+            refuse(field, "must be HH:MM".into());
+        }
     }
-    let zone = zone(schedule).map_err(refuse).ok();
-    let ((from_minute, to_minute), zone) = minutes.zip(zone)?;
+    let zone = zone(schedule).map_err(|(field, words)| refuse(field, words)).ok();
+    let ((from_minute, to_minute), zone) = from.zip(to).zip(zone)?;
     let days = schedule.days.iter().fold(0, |days, day| days | bit(*day));
     Some(Schedule {
         name: schedule.name.clone(),
@@ -106,19 +112,20 @@ fn schedule(schedule: &crds::Schedule, found: &mut Violations) -> Option<Schedul
     })
 }
 
-/// The time zone of a schedule; UTC if it names none.
-fn zone(schedule: &crds::Schedule) -> Result<Zone, String> {
+/// The time zone of a schedule, UTC if it names none; or the field that is wrong, and what is wrong with it.
+fn zone(schedule: &crds::Schedule) -> Result<Zone, (&'static str, String)> {
     match (schedule.time_zone.as_deref(), schedule.utc_offset.as_deref()) {
         (None, None) => Ok(Zone::UTC),
         (Some(name), None) => Zone::named(name).ok_or_else(|| {
-            format!(
+            let words = format!(
                 "timeZone {name:?} is not a name of the IANA time zone database; write one such as Europe/Berlin, or set utcOffset"
-            )
+            );
+            (".timeZone", words)
         }),
         (None, Some(offset)) => ahead(offset)
             .and_then(Zone::ahead_of_utc)
-            .ok_or_else(|| format!("utcOffset {offset:?} must be +HH:MM or -HH:MM")),
-        (Some(_), Some(_)) => Err("timeZone and utcOffset are both set; remove one of them".into()),
+            .ok_or_else(|| (".utcOffset", format!("utcOffset {offset:?} must be +HH:MM or -HH:MM"))),
+        (Some(_), Some(_)) => Err(("", "timeZone and utcOffset are both set; remove one of them".into())),
     }
 }
 
@@ -179,19 +186,23 @@ mod tests {
                 max_replicas: None,
             };
             let mut found = Violations::default();
-            let zone = schedule(&one, &mut found).map(|one| one.zone);
+            let zone = schedule(&one, 0, &mut found).map(|one| one.zone);
             found.or(zone).map_err(|found| found.to_string())
         };
         assert_eq!(read(None, None), Ok(Some(Zone::UTC)));
         assert_eq!(read(None, Some("+02:00")), Ok(Zone::ahead_of_utc(120)));
         assert_eq!(read(Some("Europe/Berlin"), None), Ok(Zone::named("Europe/Berlin")));
         for (zone, offset, expected) in [
-            (Some("Europe/Berln"), None, "\"office\": timeZone \"Europe/Berln\" is not a name of the IANA"),
-            (Some("Europe/Berlin"), Some("+02:00"), "\"office\": timeZone and utcOffset are both set"),
-            (None, Some("2"), "\"office\": utcOffset \"2\" must be"),
+            (
+                Some("Europe/Berln"),
+                None,
+                ".timeZone: \"office\": timeZone \"Europe/Berln\" is not a name of the IANA",
+            ),
+            (Some("Europe/Berlin"), Some("+02:00"), ": \"office\": timeZone and utcOffset are both set"),
+            (None, Some("2"), ".utcOffset: \"office\": utcOffset \"2\" must be"),
         ] {
             let refused = read(zone, offset).unwrap_err();
-            assert!(refused.starts_with(&format!("spec.scaling.schedules: {expected}")), "{refused}");
+            assert!(refused.starts_with(&format!("spec.scaling.schedules[0]{expected}")), "{refused}");
         }
     }
 
@@ -208,7 +219,7 @@ mod tests {
                 min_replicas: Some(2),
                 max_replicas: None,
             };
-            schedule(&one, &mut Violations::default()).unwrap().days
+            schedule(&one, 0, &mut Violations::default()).unwrap().days
         };
         assert_eq!(of(&[]), EVERY_DAY);
         assert_eq!(of(&[Day::Monday, Day::Sunday]), 0b100_0001);

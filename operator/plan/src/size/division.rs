@@ -1,6 +1,7 @@
 //! How many gateways a pipeline gets, and with which config.
 
 use crate::{
+    ground::refused::Refused,
     names::Names,
     pipeline::{
         Pipeline,
@@ -20,7 +21,7 @@ impl Pipeline<'_> {
         names: &Names,
         partitions: u32,
         wanted: Option<u32>,
-    ) -> Result<(u32, CheckedConfig), Violations> {
+    ) -> Result<(u32, CheckedConfig), Refused> {
         let (number, active) = match self.logs() {
             Some(logs) => (self.of_requests(wanted), self.reads(logs)),
             None => self.of_partitions(partitions.max(1), wanted),
@@ -28,16 +29,24 @@ impl Pipeline<'_> {
         // Too little memory is one violation among others: the rest of the config is checked with one that would do.
         let memory = active.as_ref().map_or_else(|smallest| *smallest, |_| self.resources.memory);
         let share = Share { workers: self.workers, partitions_active_max: active.unwrap_or(1), memory };
-        let config = gateway_config::build(names, self.spec, share)?.check();
         let mut found = Violations::default();
         if let Err(smallest) = active {
             found.add(self.resources.memory_field, self.too_small(smallest));
         }
+        let config = match gateway_config::build(names, self.spec, share) {
+            Ok(config) => config.check(),
+            // What cannot be read is not checked.
+            Err(others) => {
+                found.extend(others);
+                return Err(found.into());
+            }
+        };
+        let refused = |violations| Refused { violations, is_partial: false };
         match config {
-            Ok(config) => found.or((number, config)),
+            Ok(config) => found.or((number, config)).map_err(refused),
             Err(others) => {
                 found.extend(gateway_config::of_spec(&others));
-                Err(found)
+                Err(refused(found))
             }
         }
     }

@@ -32,6 +32,7 @@ mod statuses;
 mod statuses_of_messages;
 mod statuses_of_readers;
 mod stored;
+mod together;
 mod unconnected;
 mod volumes;
 mod wording;

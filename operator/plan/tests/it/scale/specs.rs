@@ -142,10 +142,10 @@ fn what_was_stored_before_a_rule_was_there_is_a_violation() {
         (json!({"drain": {"timeout": ""}}), "spec.scaling.drain.timeout"),
         (json!({"idle": {"after": "soon"}}), "spec.scaling.idle.after"),
         (json!({"idle": {"after": "1h", "refreshEvery": ""}}), "spec.scaling.idle.refreshEvery"),
-        (json!({"schedules": [{"name": "a", "from": "8", "to": "18:00"}]}), "spec.scaling.schedules"),
+        (json!({"schedules": [{"name": "a", "from": "8", "to": "18:00"}]}), "spec.scaling.schedules[0].from"),
         (
             json!({"schedules": [{"name": "a", "from": "08:00", "to": "18:00", "timeZone": "Nowhere/There", "minReplicas": 2}]}),
-            "spec.scaling.schedules",
+            "spec.scaling.schedules[0].timeZone",
         ),
     ] {
         let pipeline = pipeline(&scaling, None);
