@@ -21,7 +21,7 @@ use jsonschema::{
 use kube_cel::{CompiledSchema, ErrorKind, Validator, apply_defaults, compile_schema};
 use serde_json::Value;
 use sluice_crds::{connection_crd, crd};
-use sluice_plan::Violations;
+use sluice_plan::{Violation, Violations};
 use std::sync::LazyLock;
 pub use substitutes::{Substitutes, is_within};
 
@@ -41,12 +41,12 @@ struct Definition {
 
 /// All that the API server would say of a pipeline, with the messages of the CRD, and fields that there are not.
 pub fn pipeline(object: &Value) -> Violations {
-    PIPELINE.check(object)
+    without_lengths(&PIPELINE.check(object))
 }
 
 /// The same of a connection.
 pub fn connection(object: &Value) -> Violations {
-    CONNECTION.check(object)
+    without_lengths(&CONNECTION.check(object))
 }
 
 /// The pipeline with values that it may have, in place of those that the schema refuses; `None` if the schema refuses none, or if there is no
@@ -116,6 +116,26 @@ impl Definition {
             found.add(path, error.message);
         }
     }
+}
+
+/// Without the lengths of entries about which a rule of their list says what they are: a text that is too short for an address is none.
+fn without_lengths(found: &Violations) -> Violations {
+    let is_said = |one: &Violation| {
+        let list = one.path.strip_suffix(']').and_then(|path| path.rsplit_once('['));
+        let Some((list, _)) = list.filter(|_| is_length(&one.message)) else { return false };
+        let rule = format!("each of {} is ", list.rsplit('.').next().unwrap_or(list));
+        found.iter().any(|other| other.path == list && other.message.starts_with(&rule))
+    };
+    let mut left = Violations::default();
+    for one in found {
+        left.add_if(!is_said(one), &one.path, || one.message.clone());
+    }
+    left
+}
+
+/// Whether a text is said to be too short. Of an empty one, nothing says it better.
+fn is_length(message: &str) -> bool {
+    message.contains(" is shorter than ") && message.ends_with(" characters")
 }
 
 /// What is wrong with a value. The library's own text names only some of the values of a choice.

@@ -6,6 +6,8 @@
 //!
 //! What the schema refuses cannot be planned. Then other values take the place of the wrong ones, and what the planner says with each of them is
 //! told in the same round ([`crate::admission::substitutes()`]).
+//!
+//! What a rule refuses may keep the planner from other checks, too. Then the last line says that they follow.
 
 mod documents;
 mod refusal;
@@ -135,14 +137,14 @@ pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Refusal> {
                     found.add_if(found.is_empty(), "spec", || waiting.message);
                     true
                 }
-                Err(others) => {
-                    add_unsaid(&others, &mut found);
-                    false
+                Err(refused) => {
+                    add_unsaid(&refused.violations, &mut found);
+                    refused.is_partial
                 }
             }
         }
         // The schema has no word about it, and so no field to put another value into.
-        Err(unread) if found.is_empty() => return Err(unread.into()),
+        Err(unread) if found.is_empty() => return Err(Refusal { violations: unread, is_partial: true }),
         Err(_) => {
             add_unsaid(&independent(&documents, &given, assumed), &mut found);
             true

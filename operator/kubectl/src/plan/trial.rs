@@ -10,8 +10,8 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use sluice_crds::TracePipeline;
 use sluice_plan::{
-    Defaults, Observed, Planned, SchemaSeen, SecretSeen, TopicSeen, Violation, Violations,
-    endpoints_left_out, plan, servers_of_two_shards,
+    Defaults, Observed, Planned, Refused, SchemaSeen, SecretSeen, TopicSeen, Violation, Violations,
+    endpoints_left_out, plan_or_refuse, servers_of_two_shards,
 };
 
 /// What becomes of a pipeline that can be read.
@@ -19,7 +19,7 @@ pub(super) struct Trial {
     /// What is wrong with its connections.
     pub of_connections: Violations,
     /// What the planner makes of it.
-    pub outcome: Result<Planned, Violations>,
+    pub outcome: Result<Planned, Refused>,
     /// What the plan leaves out of the spec.
     pub warnings: Vec<String>,
 }
@@ -38,7 +38,7 @@ impl Trial {
         };
         let facts = Observed { unresolved, ..observed(&pipeline, assumed.partitions) };
         let warnings = [endpoints_left_out(&pipeline.spec), servers_of_two_shards(&pipeline.spec)].concat();
-        Self { of_connections, outcome: plan(&pipeline, &facts, &defaults), warnings }
+        Self { of_connections, outcome: plan_or_refuse(&pipeline, &facts, &defaults), warnings }
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn independent(documents: &Documents, given: &Value, assumed: &Assume
     let violations = |object: &Value| {
         let trial = Trial::of(documents, &TracePipeline::deserialize(object).ok()?, assumed);
         let mut found = trial.of_connections;
-        found.extend(trial.outcome.err().unwrap_or_default());
+        found.extend(trial.outcome.err().map(|refused| refused.violations).unwrap_or_default());
         Some(found)
     };
     let found = admission::substitutes(given).and_then(|substitutes| {
@@ -69,20 +69,41 @@ pub(super) fn independent(documents: &Documents, given: &Value, assumed: &Assume
     found.unwrap_or_default()
 }
 
-/// Adds the violations of other fields than those that already have one from the API server's checks.
+/// Adds what the API server's checks do not say of the same fields.
 pub(super) fn add_unsaid(others: &Violations, found: &mut Violations) {
+    let said = found.clone();
     for other in others {
         // The planner names the field before its connection.
         let in_connection = other.path.split_once(" of the TraceConnection ");
         let field = in_connection
             .map_or_else(|| other.path.clone(), |(field, name)| of_connection(name.trim_matches('"'), field));
-        let is_of = |path: &str| {
-            path.strip_prefix(&field).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
-        };
-        if !found.iter().any(|one| is_of(&one.path)) {
+        if !said.iter().any(|one| is_about(one, &field)) && found.iter().all(|one| one != other) {
             found.add(other.path.clone(), other.message.clone());
         }
     }
+}
+
+/// Whether this is said of the field: at the field, at an entry of it, or by a rule that stands at an object around it.
+fn is_about(one: &Violation, field: &str) -> bool {
+    if let Some(entry) = one.path.strip_prefix(field) {
+        return entry.is_empty() || entry.starts_with('[');
+    }
+    let inner = field.strip_prefix(&one.path).and_then(|rest| rest.strip_prefix('.'));
+    inner.is_some_and(|inner| demands(&one.message, inner, field))
+}
+
+/// Whether a rule demands something of the field, and does not only mention it: "maxBytes must be at most 95 % of size" is about `maxBytes`,
+/// and "source.otlp needs queue.mode Spill" about `queue.mode`. A rule about names of properties lists their beginnings. `inner` is the field
+/// within the object of the rule.
+fn demands(rule: &str, inner: &str, field: &str) -> bool {
+    let begins = |words: &str| {
+        let subject = words.split([' ', ':']).next().unwrap_or_default();
+        subject.ends_with(inner) && field.strip_suffix(subject).is_some_and(|rest| rest.ends_with('.'))
+    };
+    let is_needed = rule.split_once(" needs ").is_some_and(|(_, needed)| begins(needed));
+    let beginnings = rule.split_once(" a beginning ").map_or("", |(_, beginnings)| beginnings);
+    let is_listed = |word: &str| word.len() > 1 && word.ends_with('.') && inner.starts_with(word);
+    begins(rule) || is_needed || beginnings.split([' ', ',']).any(is_listed)
 }
 
 /// Facts of a healthy cluster: only the spec can be wrong.

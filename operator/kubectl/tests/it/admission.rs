@@ -120,11 +120,160 @@ fn what_only_the_planner_refuses_is_told_beside_values_of_wrong_types() {
     assert!(found.ends_with(MORE), "{found}");
 }
 
+/// The planner ends early at what a rule refuses, too.
+#[test]
+fn what_a_rule_refuses_hides_nothing_that_does_not_depend_on_it() {
+    let shards = json!([{"endpoints": ["http://a:8123"]}, {"endpoints": ["http://A:8123/"]}]);
+    let column = json!([{"name": "ServiceName", "type": "String"}]);
+    let of_column = "spec.sink.clickhouse.schema.columns.ServiceName: ";
+    let of_memory = "spec.gateway.resources.limits.memory: ";
+    let night =
+        json!({"name": "a", "from": "25:00", "to": "18:00", "timeZone": "Mars/City", "minReplicas": 2});
+    for (values, parts, is_partial) in [
+        (
+            vec![("/spec/scaling/schedules", json!([night]))],
+            [
+                "spec.scaling.schedules[0].from: ",
+                "spec.scaling.schedules[0].timeZone: \"a\": timeZone \"Mars/City\"",
+            ],
+            true,
+        ),
+        (
+            vec![("/spec/sink/clickhouse/schema", json!({"ttl": "forever", "columns": column}))],
+            ["spec.sink.clickhouse.schema.ttl: ", of_column],
+            false,
+        ),
+        (
+            vec![
+                ("/spec/sink/clickhouse/endpoints", json!(["http://u:p@h:8123"])),
+                ("/spec/sink/clickhouse/schema", json!({"columns": column})),
+            ],
+            ["spec.sink.clickhouse.endpoints: ", of_column],
+            false,
+        ),
+        (
+            vec![
+                ("/spec/queue", json!({"size": "1Gi", "maxBytes": "999Mi"})),
+                ("/spec/gateway/workers", json!(32)),
+            ],
+            ["spec.queue: maxBytes must be at most 95 %", of_memory],
+            true,
+        ),
+        (
+            vec![("/metadata/name", json!("Bad_Name")), ("/spec/sink/clickhouse", json!({"shards": shards}))],
+            ["metadata.name: ", "spec.sink.clickhouse.shards[1].endpoints: "],
+            true,
+        ),
+        (
+            vec![
+                ("/spec/gateway/resources/limits/memory", json!("lots")),
+                ("/spec/sink/clickhouse", json!({"shards": shards})),
+            ],
+            [of_memory, "spec.sink.clickhouse.shards[1].endpoints: "],
+            true,
+        ),
+    ] {
+        let mut object = smallest();
+        for (pointer, value) in values {
+            set(&mut object, pointer, value);
+        }
+        let found = told(&object);
+        for part in parts {
+            assert!(found.lines().any(|line| line.starts_with(part)), "{part} is not in {found}");
+        }
+        assert_eq!(found.ends_with(MORE), is_partial, "{found}");
+    }
+}
+
+/// A rule stands at the object, and the planner names the field.
+#[test]
+fn one_cause_is_told_once() {
+    for (values, field, rule) in [
+        (
+            vec![("/spec/queue", json!({"size": "1Gi", "maxBytes": "2Gi"}))],
+            "spec.queue.maxBytes",
+            "spec.queue: maxBytes must",
+        ),
+        (
+            vec![("/spec/source", json!({"otlp": {}})), ("/spec/queue/mode", json!("Disabled"))],
+            "spec.queue.mode",
+            "spec: source.otlp needs queue.mode Spill",
+        ),
+        (
+            vec![("/spec/source", json!({"otlp": {}})), ("/spec/scaling", json!({"mode": "Auto"}))],
+            "spec.scaling.maxReplicas",
+            "spec: source.otlp with scaling.mode Auto or Recommend needs scaling.maxReplicas",
+        ),
+        (
+            vec![(
+                "/spec/gateway/resources",
+                json!({"limits": {"cpu": 1, "memory": "512Mi"}, "requests": {"cpu": 2}}),
+            )],
+            "spec.gateway.resources.limits.cpu",
+            "spec.gateway.resources: limits.cpu must",
+        ),
+        (
+            vec![(
+                "/spec/gateway/resources",
+                json!({"limits": {"memory": "512Mi"}, "requests": {"memory": "256Mi"}}),
+            )],
+            "spec.gateway.resources.requests.memory",
+            "spec.gateway.resources: requests.memory must",
+        ),
+        (
+            vec![("/spec/edge", json!({"topic": "other"}))],
+            "spec.edge.topic",
+            "spec: edge.topic is one of source.kafka.topics",
+        ),
+        (
+            vec![("/spec/source/kafka/properties", json!({"enable.auto.commit": "true"}))],
+            "spec.source.kafka.properties.enable.auto.commit",
+            "spec.source.kafka.properties: properties has a name",
+        ),
+        (
+            vec![("/spec/sink/clickhouse/endpoints", json!(["ftp://x"]))],
+            "spec.sink.clickhouse.endpoints[0]",
+            "spec.sink.clickhouse.endpoints: each of endpoints is",
+        ),
+    ] {
+        let mut object = smallest();
+        for (pointer, value) in values {
+            set(&mut object, pointer, value);
+        }
+        let found = told(&object);
+        assert!(found.lines().any(|line| line.starts_with(rule)), "{rule} is not in {found}");
+        assert!(!found.contains(&format!("{field}: ")), "{found}");
+    }
+}
+
+/// The rule names the size, and demands something of `maxBytes`.
+#[test]
+fn a_field_that_a_rule_only_mentions_is_told() {
+    let mut object = with("/spec/queue", r#"{"size": "64Mi", "maxBytes": "63Mi"}"#);
+    set(&mut object, "/spec/source", json!({"otlp": {}}));
+    set(&mut object, "/spec/gateway", json!({"resources": {"limits": {"memory": "1Gi"}}}));
+    let found = told(&object);
+    for part in [
+        "spec.queue: maxBytes must be at most 95 % of size",
+        "spec.queue.size: a volume of this size has less",
+    ] {
+        assert!(found.lines().any(|line| line.starts_with(part)), "{part} is not in {found}");
+    }
+}
+
+#[test]
+fn two_entries_that_only_the_planner_refuses_are_both_told() {
+    let found = told(&with("/spec/sink/clickhouse/endpoints", r#"["http://a:99998", "http://b:99999"]"#));
+    for part in ["http://a:99998", "http://b:99999"] {
+        assert!(found.contains(part), "{part} is not in {found}");
+    }
+}
+
 #[test]
 fn what_follows_from_a_substitute_is_not_told() {
-    let at = "spec.queue.maxBytes: ";
+    let (rule, at) = ("spec.queue: maxBytes must", "spec.queue.maxBytes: ");
     let found = told(&with("/spec/queue", r#"{"size": "10Gi", "maxBytes": "20Gi"}"#));
-    assert!(found.lines().any(|line| line.starts_with(at)), "{found}");
+    assert!(found.lines().any(|line| line.starts_with(rule)), "{found}");
     let found = told(&with("/spec/queue", r#"{"size": true, "maxBytes": "20Gi"}"#));
     assert!(found.starts_with("spec.queue.size: ") && !found.contains(at), "{found}");
     assert!(found.ends_with(MORE), "{found}");
@@ -182,12 +331,16 @@ fn smallest() -> Value {
 /// The smallest pipeline with one value in it.
 fn with(pointer: &str, value: &str) -> Value {
     let mut object = smallest();
-    let mut at = &mut object;
+    set(&mut object, pointer, serde_json::from_str(value).unwrap());
+    object
+}
+
+fn set(object: &mut Value, pointer: &str, value: Value) {
+    let mut at = object;
     for field in pointer.split('/').skip(1) {
         at = &mut at[field];
     }
-    *at = serde_json::from_str(value).unwrap();
-    object
+    *at = value;
 }
 
 /// All that is wrong with it.
