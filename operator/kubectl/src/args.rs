@@ -14,8 +14,8 @@ Examples:
 
 Exit codes:
   0   done, and healthy
-  1   unhealthy: a pipeline is not ready, no gateway reports a partition, a gateway does not answer, a drain timed out,
-      or a queue volume has unreadable data
+  1   unhealthy: a pipeline is not ready, no gateway reports a partition, a gateway does not answer or has not read its
+      queue volume yet, a drain timed out, or a queue volume has unreadable data
   64  an argument is wrong, or the pipeline in the file is invalid
   66  the pipeline, pod or file does not exist
   69  the cluster is unreachable or refuses the request

@@ -2,7 +2,8 @@
 
 /// Exit status after a command that succeeded and found everything healthy.
 pub const EXIT_WELL: u8 = 0;
-/// Exit status if something is unhealthy: a pipeline is not ready, or a gateway does not answer or still holds something.
+/// Exit status if something is unhealthy: a pipeline is not ready, or a gateway does not answer, still holds something, or has
+/// not read its volume yet.
 pub const EXIT_NOT_WELL: u8 = 1;
 /// Exit status if an argument or a pipeline is invalid (`EX_USAGE` of sysexits.h).
 pub const EXIT_USAGE: u8 = 64;

@@ -13,6 +13,10 @@ use sluice_gateway_config::exposition::{Line, lines};
 use sluice_plan::words::{form, plural};
 use std::fmt;
 
+/// What is said of a gateway before it reads its volume.
+const UNREAD: &str = "has not read its volume yet, and what the volume holds is not known: a gateway reads it once the table can be used; \
+                      kubectl sluice status says what it waits for";
+
 /// What one gateway holds on its volume. Unknown values are not set.
 pub(super) trait Held: Default {
     /// Columns of the table.
@@ -23,6 +27,9 @@ pub(super) trait Held: Default {
 
     /// One cell for each column.
     fn cells(&self) -> Vec<String>;
+
+    /// Whether the gateway has a volume that it has not read yet: then its numbers are 0, whatever the volume holds.
+    fn is_unread(&self) -> bool;
 }
 
 /// The volumes of every gateway of a pipeline.
@@ -40,6 +47,8 @@ struct GatewayVolume<H> {
     held: H,
     volume_bytes: Option<u64>,
     volume_free_bytes: Option<u64>,
+    /// Whether the gateway has not read its volume yet. Then the numbers are unknown.
+    is_unread: bool,
     /// Why the gateway does not answer; not set if it does.
     silent: Option<String>,
 }
@@ -49,9 +58,10 @@ impl<H: Held> Volumes<H> {
         Self { gateways: said.iter().map(GatewayVolume::of).collect() }
     }
 
-    /// Whether there is a gateway and all answer.
+    /// Whether there is a gateway, all answer, and all have read their volumes.
     pub(super) fn is_whole(&self) -> bool {
-        !self.gateways.is_empty() && self.gateways.iter().all(|one| one.silent.is_none())
+        let is_known = |one: &GatewayVolume<H>| one.silent.is_none() && !one.is_unread;
+        !self.gateways.is_empty() && self.gateways.iter().all(is_known)
     }
 }
 
@@ -68,6 +78,9 @@ impl<H: Held> GatewayVolume<H> {
                 ("sluice_gateway_queue_volume_bytes", Some("free")) => one.volume_free_bytes = line.whole(),
                 _ => one.held.take(&line),
             }
+        }
+        if one.volume_bytes.is_some() && one.held.is_unread() {
+            return Self { held: H::default(), is_unread: true, ..one };
         }
         one
     }
@@ -89,6 +102,9 @@ impl<H: Held> fmt::Display for Volumes<H> {
         for one in &self.gateways {
             if let Some(why) = &one.silent {
                 writeln!(f, "{} does not answer: {why}", one.gateway)?;
+            }
+            if one.is_unread {
+                writeln!(f, "{} {UNREAD}", one.gateway)?;
             }
         }
         Ok(())

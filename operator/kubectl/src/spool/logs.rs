@@ -44,6 +44,11 @@ impl Held for Logs {
         let sizes = [self.log_bytes, self.log_bytes_max, self.dead_letter_bytes].map(bytes);
         [vec![number(self.waiting_requests)], sizes.to_vec(), vec![damage.to_owned()]].concat()
     }
+
+    /// The logs are read at the start, whatever the table is.
+    fn is_unread(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]
