@@ -49,6 +49,8 @@ pub struct GatewayReport {
 pub struct ReportMemory {
     at: Moment,
     by: Vec<Gateway>,
+    /// Whether all of them had been asked by then. One that has just become ready may not have been.
+    is_of_all: bool,
     said: GatewayReport,
     /// What is known of the inserts of each process, by its number: also of one that is not ready at the moment.
     inserts: BTreeMap<u32, (Gateway, Watched)>,
@@ -59,11 +61,11 @@ pub struct ReportMemory {
 }
 
 /// What all ready gateways report together at this look. During a rollout, the last report of other gateways holds for the status. That nothing is
-/// queued is known only of the gateways that reported it.
+/// queued is known only of the gateways that reported it. `reads_kafka` says whether they could use the table before they were ready.
 pub fn hear(
     memory: &mut Option<ReportMemory>,
     look: Option<&Look>,
-    gateways: &[Gateway],
+    (gateways, reads_kafka): (&[Gateway], bool),
     Moment(now): Moment,
 ) -> GatewayReport {
     let mut ready: Vec<Gateway> = gateways.iter().filter(|gateway| gateway.is_ready).cloned().collect();
@@ -91,7 +93,7 @@ pub fn hear(
         .collect();
     let messages_lost =
         reports().filter_map(|(ordinal, report)| Some((ordinal, report.messages_lost?))).collect();
-    let (mut inserts, mut windows) = watched(memory.as_ref(), &ready);
+    let (mut inserts, mut windows) = watched(memory.as_ref(), &ready, reads_kafka);
     let mut lately = BTreeMap::new();
     for (ordinal, report) in reports() {
         if let (Some(watched), Some(now)) = (inserts.get_mut(&ordinal), report.inserts) {
@@ -122,17 +124,18 @@ pub fn hear(
     if !answers.is_empty() {
         let at = Moment(now);
         let inserts = with_processes(memory.take(), &ready, &inserts);
-        *memory =
-            Some(ReportMemory { at, by: ready, said: said.clone(), inserts, windows, open_transactions });
+        let is_of_all = ready.iter().all(|gateway| look.of(gateway).is_some());
+        let (by, said) = (ready, said.clone());
+        *memory = Some(ReportMemory { at, by, is_of_all, said, inserts, windows, open_transactions });
     }
     said
 }
 
 impl ReportMemory {
-    /// Whether it still holds. A clock that went back by far must not keep it for ever.
+    /// Whether it still holds. One that lacks a gateway only because it was not asked does not. A clock that went back by far must not keep it for ever.
     fn is_fresh(&self, now: Moment) -> bool {
         let fresh_ms = if self.said.inserts_in_doubt { DOUBT_FRESH_MS } else { FRESH_MS };
-        now.0.abs_diff(self.at.0) < fresh_ms
+        self.is_of_all && now.0.abs_diff(self.at.0) < fresh_ms
     }
 
     /// Whether one of these is another process than the one that was heard under its number.
@@ -148,11 +151,12 @@ impl ReportMemory {
 fn watched(
     before: Option<&ReportMemory>,
     ready: &[Gateway],
+    reads_kafka: bool,
 ) -> (BTreeMap<u32, Watched>, BTreeMap<u32, MessageWindow>) {
     let of = |gateway: &Gateway| {
         let ordinal = gateway.ordinal;
         let inserts = before.and_then(|before| before.inserts.get(&ordinal)).map(|(process, watched)| {
-            if process.is_same_process(gateway) { *watched } else { Watched::of_new_process() }
+            if process.is_same_process(gateway) { *watched } else { Watched::of_new_process(reads_kafka) }
         });
         let window = before.and_then(|before| before.windows.get(&ordinal)).copied();
         ((ordinal, inserts.unwrap_or_default()), (ordinal, window.unwrap_or_default()))
@@ -201,4 +205,49 @@ fn reported_transactions(
     let mut known = before.map(|before| before.open_transactions.clone()).unwrap_or_default();
     let open = known.look(now, reports.iter().flat_map(|report| report.open_transactions.iter().cloned()));
     (known, (!reports.is_empty()).then_some(open))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::gateways::{Absence, looks::Said};
+    use serde_json::json;
+    use sluice_gateway_config::GatewaySample;
+    use sluice_plan::drain::undrain::Says;
+    use std::time::Duration;
+
+    fn gateway(uid: &str) -> Gateway {
+        let pod = json!({"metadata": {"namespace": "tracing", "name": "prod-gateway-0", "uid": uid}, "status": {
+            "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"name": "gateway", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "state": {"running": {}}}]}});
+        Gateway::of(&serde_json::from_value(pod).unwrap()).unwrap()
+    }
+
+    fn look(seconds: u64, uid: &str, insert_failures: u64) -> Look {
+        let sample = GatewaySample { blocks_inserted: Some(0), insert_failures, ..GatewaySample::default() };
+        let (absence, says, report) = (Absence::None, Says::TakesPart, Ok(Report::of(&sample)));
+        let said = Said { gateway: gateway(uid), after: Duration::ZERO, absence, says, report };
+        Look { at: Moment(seconds * 1_000), said: vec![said] }
+    }
+
+    /// The report of a moment at which the new gateway had not been asked is replaced at the next look.
+    #[test]
+    fn a_gateway_that_has_replaced_one_is_judged_by_its_own_inserts_as_soon_as_it_is_asked() {
+        for (reads_kafka, expected) in [(true, SinkSeen::Well), (false, SinkSeen::NotKnown)] {
+            let mut memory = None;
+            let mut hear_at = |seconds: u64, look: &Look, uid: &str| {
+                let all = [gateway(uid)];
+                let said = hear(&mut memory, Some(look), (&all[..], reads_kafka), Moment(seconds * 1_000));
+                (said.sink, said.inserts_in_doubt)
+            };
+            for failed in 1..=3 {
+                hear_at(30 * failed, &look(30 * failed, "one", failed), "one");
+            }
+            let before = look(91, "one", 3);
+            assert_eq!(hear_at(91, &before, "one"), (SinkSeen::Failing { all: true }, false));
+            assert_eq!(hear_at(95, &look(94, "one", 3), "two"), (SinkSeen::NotKnown, false));
+            assert_eq!(hear_at(97, &look(96, "two", 0), "two"), (expected, true), "{reads_kafka}");
+        }
+    }
 }

@@ -87,8 +87,9 @@ pub async fn observe(
     let gateways: Vec<Gateway> = pods.iter().filter_map(Gateway::of).collect();
     let look = sources.looks.look(&key, &gateways).await;
     let lag_messages = lag(pipeline, kafka.as_ref(), (look.as_deref(), &gateways, workload.as_ref()));
+    let reading = (&gateways[..], pipeline.spec.source.kafka.is_some());
     let (report, not_ready, silent, full_volumes) = sources.memory.with(&key, |memory| {
-        let report = gateway_report::hear(&mut memory.report, look.as_deref(), &gateways, world.now());
+        let report = gateway_report::hear(&mut memory.report, look.as_deref(), reading, world.now());
         let not_ready = not_ready_reason::hear(&mut memory.reasons, look.as_deref(), &gateways, world.now());
         let silent = silence::hear(&mut memory.silence, look.as_deref(), &gateways);
         let full = full_volumes::hear(&mut memory.full_volumes, look.as_deref(), &gateways);

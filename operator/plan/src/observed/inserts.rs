@@ -11,8 +11,9 @@
 //! A read without an attempt says nothing, and the former state holds: a gateway waits longer between two attempts of a block than the
 //! operator between two reads. One or two failed attempts beside successful ones do not change the state either.
 //!
-//! Another process counts from nothing, and nothing is known of its inserts: what it has counted by the first look is all of now. The operator looks
-//! again after 15 s if no insert came through by then.
+//! Another process counts from nothing: what it has counted by the first look is all of now, and the state of the process before it does not hold. One
+//! that reads Kafka could use the table before it was ready, and so does not fail until its own inserts do. Of one with `source.otlp`, nothing is known.
+//! The operator looks again after 15 s if no insert came through by then.
 //!
 //! If ClickHouse refuses all inserts from a moment on, the next read finds inserts of before and failures since: nothing is certain. While a gateway
 //! is in doubt like that, the operator reads every 15 s, and two more reads make it certain. That takes at most 60 s: the first 30 s are the wait
@@ -116,6 +117,8 @@ pub struct Watched {
     is_open: bool,
     /// Whether the process has not been looked at since it began.
     is_new: bool,
+    /// Whether it could use the table before it was ready.
+    is_table_read: bool,
 }
 
 /// What is known of the inserts of all gateways.
@@ -144,10 +147,11 @@ impl Watched {
         !self.is_failing() && (self.is_open || self.looks_failed > 0)
     }
 
-    /// Of a process that has replaced one which was looked at: all that it has counted happened since.
+    /// Of a process that has replaced one which was looked at: all that it has counted happened since. `is_table_read` says whether it could use
+    /// the table before it was ready, as one that reads Kafka.
     #[must_use]
-    pub fn of_new_process() -> Self {
-        Self { last: Some(Inserts::default()), is_new: true, ..Self::default() }
+    pub fn of_new_process(is_table_read: bool) -> Self {
+        Self { last: Some(Inserts::default()), is_new: true, is_table_read, ..Self::default() }
     }
 
     /// After another look.
@@ -155,14 +159,17 @@ impl Watched {
     pub fn look(self, now: Inserts) -> Self {
         let Some(last) = self.last else { return Self { last: Some(now), ..self } };
         if now.done < last.done || now.failed < last.failed {
-            return Self::of_new_process().look(now);
+            return Self::of_new_process(self.is_table_read).look(now);
         }
         let after = Self { last: Some(now), is_open: self.is_new, is_new: false, ..self };
         let has_failed = now.failed > last.failed;
         // A process that has just begun may have nothing to insert yet.
         let is_idle = !self.is_new && !has_failed && !now.waiting;
-        if now.done > last.done || is_idle {
-            return Self { looks_failed: 0, is_failing: Some(false), is_open: has_failed, ..after };
+        let begins_well = self.is_new && self.is_table_read && !has_failed;
+        let comes_through = now.done > last.done;
+        if comes_through || is_idle || begins_well {
+            let is_open = has_failed || (self.is_new && !comes_through);
+            return Self { looks_failed: 0, is_failing: Some(false), is_open, ..after };
         }
         let looks_failed = self.looks_failed.saturating_add(u8::from(has_failed));
         let is_failing = if looks_failed >= LOOKS_FAILED { Some(true) } else { self.is_failing };
@@ -221,12 +228,23 @@ mod tests {
             assert_eq!(after(looks), expected, "{looks:?}");
         }
         // Without a lower counter, only the pod tells that it is another process.
-        let look = |done, failed, waiting| Watched::of_new_process().look(Inserts { done, failed, waiting });
+        let new = |is_table_read, done, failed, waiting| {
+            Watched::of_new_process(is_table_read).look(Inserts { done, failed, waiting })
+        };
+        let look = |done, failed, waiting| new(false, done, failed, waiting);
         assert_eq!(look(7, 9, true).is_failing, Some(false));
         let idle = look(0, 0, false);
         assert_eq!((idle.is_failing, idle.is_in_doubt()), (None, true), "it may be about to insert");
         let idle = idle.look(Inserts::default());
         assert_eq!((idle.is_failing, idle.is_in_doubt()), (Some(false), false));
+        // One that could use the table is well until its own inserts fail.
+        for (failed, expected) in [(0, Some(false)), (1, None)] {
+            let begun = new(true, 0, failed, true);
+            assert_eq!((begun.is_failing, begun.is_in_doubt()), (expected, true), "{failed}");
+        }
+        let inserts = |failed| Inserts { done: 0, failed, waiting: true };
+        let failing = new(true, 0, 0, true).look(inserts(1)).look(inserts(2));
+        assert_eq!(failing.is_failing, Some(true));
     }
 
     #[test]
