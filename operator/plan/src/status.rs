@@ -20,6 +20,7 @@ mod replica_conflict;
 mod scaling;
 mod silent;
 mod transactions;
+mod unasked;
 mod unconnected;
 mod unheard;
 mod verdict;

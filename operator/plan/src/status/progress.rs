@@ -13,7 +13,7 @@ use crate::{
     planned::{Plan, Planned, Waiting},
     status::{
         derived::whole_mib,
-        edge, inserts, messages, otlp, readers, silent, unheard,
+        edge, inserts, messages, otlp, readers, silent, unasked, unheard,
         verdict::{self, Verdict},
         volumes,
     },
@@ -70,7 +70,12 @@ impl Progress {
             }
             Ok(_) if Intent::of(pipeline) == Intent::Suspend => Self::of_rest(pipeline, observed),
             Ok(_) if Intent::of(pipeline) == Intent::LeaveAlone => Self::left_alone(pipeline, observed, now),
-            Ok(Planned::Waiting(Waiting { reason, message })) => Self::waiting(reason, message.clone()),
+            Ok(Planned::Waiting(Waiting { reason, message })) => {
+                let unasked = unasked::waiting(pipeline, observed);
+                unasked
+                    .filter(|_| *reason == reason::SOURCE_UNAVAILABLE)
+                    .unwrap_or_else(|| Self::waiting(reason, message.clone()))
+            }
             Ok(Planned::Ready(plan)) => Self::of_source(pipeline, plan, observed)
                 .or_else(|| Self::of_schema(pipeline, plan, observed))
                 .or_else(|| Self::of_leaving(plan, observed))
@@ -258,9 +263,9 @@ impl Progress {
     fn of_source(pipeline: &TracePipeline, plan: &Plan, observed: &Observed) -> Option<Self> {
         plan.topics().iter().find_map(|topic| match observed.partitions.get(&topic.name) {
             Some(TopicSeen::Unavailable { failure, .. })
-                if verdict::before_it_is_asked(pipeline, observed, *failure).is_some() =>
+                if unasked::found_before(pipeline, *failure).is_some() =>
             {
-                None
+                unasked::waiting(pipeline, observed)
             }
             Some(TopicSeen::Unavailable { failure, message }) => {
                 let message = verdict::of_source(pipeline, observed, *failure, message);

@@ -10,7 +10,7 @@ use crate::{
     },
     pipeline::{Intent, connections::where_it_stands, otlp_config::REPLICAS_OF_REQUESTS},
     scale::{Hold, Limit, Load},
-    status::{inserts, messages, otlp, remedies, scaling::joined, transactions, unconnected},
+    status::{inserts, messages, otlp, remedies, scaling::joined, transactions, unasked, unconnected},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
@@ -103,7 +103,7 @@ fn topics_reachable(
     for topic in topics {
         match seen.get(topic) {
             Some(TopicSeen::Unavailable { failure, message }) => {
-                if let Some(before) = before_it_is_asked(pipeline, observed, *failure) {
+                if let Some(before) = unasked::found_before(pipeline, *failure) {
                     return before;
                 }
                 return Verdict::no(failure.reason(), of_source(pipeline, observed, *failure, message));
@@ -133,19 +133,6 @@ fn topics_reachable(
             format!("Kafka has no topic {missing}; create it, or correct source.kafka.topics"),
         )
     }
-}
-
-/// That Kafka could be used when an operator last asked it for the same spec, until this one asks it.
-pub(super) fn before_it_is_asked(
-    pipeline: &TracePipeline,
-    observed: &Observed,
-    failure: SourceFailure,
-) -> Option<Verdict> {
-    let said = pipeline.status.as_ref()?.condition(condition::SOURCE_REACHABLE)?;
-    let is_same_spec = said.observed_generation == pipeline.metadata.generation;
-    let reasons = [reason::OK, reason::MESSAGES_REJECTED, reason::MESSAGES_WITHOUT_SPANS];
-    let before = messages::said_before(pipeline, observed, condition::SOURCE_REACHABLE, &reasons);
-    before.filter(|before| failure == SourceFailure::NotAsked && is_same_spec && before.refusal().is_none())
 }
 
 /// Whether ClickHouse answered with these credentials when the schema Job last asked, and takes what gateways insert since.

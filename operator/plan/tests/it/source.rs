@@ -1,6 +1,10 @@
 //! Kafka in the gateways' config: which group they stay in, and when the config may name other brokers.
 
-use crate::{defaults, observed, planned, sample, secret_seen, with};
+use crate::{
+    defaults, observed, planned, sample, secret_seen,
+    statuses::{condition, running, said},
+    with,
+};
 use serde_json::json;
 use sluice_crds::{SecretUse, TopicStatus, TracePipeline, TracePipelineStatus};
 use sluice_plan::{Observed, SourceFailure, TopicSeen, WorkloadSeen, build, plan};
@@ -110,5 +114,41 @@ fn a_gateway_is_known_by_its_ordinal_whoever_added_it() {
         let field = name.value_from.unwrap().field_ref.unwrap().field_path;
         assert_eq!(field, "metadata.name", "the StatefulSet numbers them");
         assert_eq!(spec.service_name.as_deref(), Some("demo-gateway"));
+    }
+}
+
+/// At the limit of Kafka clients, an operator that has just started asks one cluster after another. What the last one found is said on: of a pipeline
+/// that has run, and of one that never had a gateway.
+#[test]
+fn why_a_source_cannot_be_used_is_said_until_it_is_asked_again() {
+    let (mut pipeline, well) = running(&json!({}), &[]);
+    pipeline.metadata.generation = Some(3);
+    let away = |failure, words: &str| TopicSeen::Unavailable { failure, message: words.into() };
+    let never_ran = Observed { workload: None, ..well.clone() };
+    for (base, has_run) in [(&well, true), (&never_ran, false)] {
+        let of = |pipeline: &TracePipeline, seen: &TopicSeen| {
+            let partitions = [("otlp_spans".into(), seen.clone())].into();
+            let status = said(pipeline, &Observed { partitions, ..base.clone() });
+            let words = ["SourceReachable", "Ready"].map(|kind| {
+                let found = condition(&status, kind);
+                (found.reason.clone(), found.message.clone())
+            });
+            (words, status)
+        };
+        let unasked = away(SourceFailure::NotAsked, "it waits");
+        for (seen, reason) in [
+            (away(SourceFailure::AuthFailed, "wrong password"), "AuthFailed"),
+            (away(SourceFailure::TlsFailed, "no TLS"), "TlsFailed"),
+            (away(SourceFailure::Timeout, "no answer"), "Timeout"),
+            (TopicSeen::Missing, "TopicMissing"),
+        ] {
+            let before = if has_run { with_topics(pipeline.clone()) } else { pipeline.clone() };
+            let (expected, status) = of(&before, &seen);
+            assert_eq!([&*expected[0].0, &*expected[1].0], [reason, "SourceUnavailable"]);
+            let mut before = TracePipeline { status: Some(status), ..before };
+            assert_eq!(of(&before, &unasked).0, expected, "{has_run}");
+            before.metadata.generation = Some(4);
+            assert_eq!(of(&before, &unasked).0[0].0, "Unreachable", "brokers may be others");
+        }
     }
 }

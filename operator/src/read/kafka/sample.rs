@@ -37,8 +37,8 @@ const FRESH_SECONDS: u64 = 5;
 /// Kafka unreachable, the second one in a row, half a minute later, does. Scaling decides by no answer that is older than its last look.
 const GOOD_SECONDS: u64 = 60;
 /// A source that the operator does not ask, because it waits for other clusters, counts as unreachable after this many seconds. Until then, what the
-/// status said before a restart holds. Chosen: as long as an answer counts.
-const UNASKED_SECONDS_MAX: u64 = GOOD_SECONDS;
+/// status said before a restart holds. Chosen: at the limit, an operator that has just started asks some dozens of clusters one after another.
+const UNASKED_SECONDS_MAX: u64 = 120;
 /// What is known about a source is dropped if no reconcile asked for it for this many seconds.
 const KNOWN_SECONDS_MAX: u64 = 2 * IDLE_SECONDS_MAX;
 
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_waits_for_other_clusters_counts_as_unreachable_after_a_minute() {
+    fn a_source_that_waits_for_other_clusters_counts_as_unreachable_after_two_minutes() {
         let error = Error::too_many(&source("127.0.0.1:1"), 1);
         assert!(error.message.contains("1 other cluster, ") && error.message.contains("kafkaClientsMax"));
         let mut known = Known::default();
