@@ -74,7 +74,7 @@ pub fn hear(
         let is_fresh = before.is_fresh(Moment(now)) && !before.has_replaced(&ready);
         // They were asked and have not answered yet: their last report holds, except for what may have ended since.
         if is_fresh || look.map_or(!ready.is_empty(), |look| look.at == before.at) {
-            let mut said = before.said.clone();
+            let mut said = before.said_of(&ready, reads_kafka);
             said.told.has_empty_queue &= is_fresh && before.by == ready;
             return said;
         }
@@ -136,6 +136,19 @@ impl ReportMemory {
     fn is_fresh(&self, now: Moment) -> bool {
         let fresh_ms = if self.said.inserts_in_doubt { DOUBT_FRESH_MS } else { FRESH_MS };
         self.is_of_all && now.0.abs_diff(self.at.0) < fresh_ms
+    }
+
+    /// What was said, without what failed in a process that another one has replaced.
+    fn said_of(&self, ready: &[Gateway], reads_kafka: bool) -> GatewayReport {
+        let mut said = self.said.clone();
+        if self.has_replaced(ready) {
+            let (inserts, _) = watched(Some(self), ready, reads_kafka);
+            let is_failing =
+                |failed: &FailedInsert| inserts.get(&failed.ordinal).is_some_and(Watched::is_failing);
+            said.sink = inserts::together(inserts.values());
+            said.insert_error = said.insert_error.filter(is_failing);
+        }
+        said
     }
 
     /// Whether one of these is another process than the one that was heard under its number.
@@ -246,7 +259,12 @@ mod tests {
             }
             let before = look(91, "one", 3);
             assert_eq!(hear_at(91, &before, "one"), (SinkSeen::Failing { all: true }, false));
-            assert_eq!(hear_at(95, &look(94, "one", 3), "two"), (SinkSeen::NotKnown, false));
+            assert_eq!(
+                hear_at(93, &look(90, "one", 3), "two"),
+                (expected, false),
+                "they were not asked since"
+            );
+            assert_eq!(hear_at(95, &look(94, "one", 3), "two"), (expected, false));
             assert_eq!(hear_at(97, &look(96, "two", 0), "two"), (expected, true), "{reads_kafka}");
         }
     }

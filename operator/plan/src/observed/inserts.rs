@@ -151,7 +151,8 @@ impl Watched {
     /// the table before it was ready, as one that reads Kafka.
     #[must_use]
     pub fn of_new_process(is_table_read: bool) -> Self {
-        Self { last: Some(Inserts::default()), is_new: true, is_table_read, ..Self::default() }
+        let is_failing = is_table_read.then_some(false);
+        Self { last: Some(Inserts::default()), is_failing, is_new: true, is_table_read, ..Self::default() }
     }
 
     /// After another look.
@@ -172,7 +173,8 @@ impl Watched {
             return Self { looks_failed: 0, is_failing: Some(false), is_open, ..after };
         }
         let looks_failed = self.looks_failed.saturating_add(u8::from(has_failed));
-        let is_failing = if looks_failed >= LOOKS_FAILED { Some(true) } else { self.is_failing };
+        let is_failing =
+            if looks_failed >= LOOKS_FAILED { Some(true) } else { self.is_failing.filter(|_| !self.is_new) };
         Self { looks_failed, is_failing, ..after }
     }
 }
@@ -238,6 +240,7 @@ mod tests {
         let idle = idle.look(Inserts::default());
         assert_eq!((idle.is_failing, idle.is_in_doubt()), (Some(false), false));
         // One that could use the table is well until its own inserts fail.
+        assert_eq!(Watched::of_new_process(true).is_failing, Some(false));
         for (failed, expected) in [(0, Some(false)), (1, None)] {
             let begun = new(true, 0, failed, true);
             assert_eq!((begun.is_failing, begun.is_in_doubt()), (expected, true), "{failed}");
