@@ -48,6 +48,7 @@ pub use silent::{SILENT_SECONDS, Silence, SilentSeen, hanging_words};
 pub(crate) use silent::{hanging_cause, hanging_remedy};
 pub use source::{Partitions, SourceFailure, TopicSeen};
 pub use storage::StorageClassSeen;
+pub(crate) use termination::EXIT_KILLED;
 pub use termination::Termination;
 pub use transactions::{OPEN_SECONDS_MAX, OpenTransaction, OpenTransactions};
 pub use unconnected::{UNCONNECTED_SECONDS, UnconnectedSeen};

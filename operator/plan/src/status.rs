@@ -10,6 +10,7 @@ mod edge;
 mod inserts;
 mod loss;
 mod messages;
+mod not_ready;
 mod one_time_events;
 mod otlp;
 mod progress;

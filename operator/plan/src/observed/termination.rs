@@ -21,7 +21,10 @@ const MESSAGE_CHARS_MAX: usize = 400;
 const REPORT_CHARS_MAX: usize = 2_000;
 
 /// Exit code of a killed program: 128 and `SIGKILL`.
-const EXIT_KILLED: i32 = 137;
+pub(crate) const EXIT_KILLED: i32 = 137;
+
+/// Kubernetes' word for a program that the kernel killed because of its memory limit.
+const OOM_KILLED: &str = "OOMKilled";
 
 /// How a container ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +58,11 @@ impl Termination {
         let message = if message.is_empty() { of_kubernetes.to_owned() } else { message };
         let message = message.chars().take(chars_max).collect();
         Self { exit_code: state.exit_code, reason, message }
+    }
+
+    /// Whether the kernel killed it because of its memory limit.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.exit_code == EXIT_KILLED && self.message == OOM_KILLED
     }
 }
 

@@ -92,6 +92,8 @@ pub struct PodSeen {
     pub name: String,
     /// Why it is not ready, `None` while it is on its way as any new pod.
     pub trouble: Option<String>,
+    /// How its gateway ended last, if that is the trouble.
+    pub end: Option<Termination>,
     /// Whether its volume keeps it from nodes that might take it.
     pub is_kept_by_volume: bool,
     /// Since when no node takes it, whyever; `None` when one does.
@@ -230,10 +232,13 @@ impl PodSeen {
         // A pod that is being deleted ends as intended, and another takes its place.
         let going = GoingSeen::of(pod);
         let trouble = trouble(&status, GATEWAY_CONTAINER).filter(|_| going.is_none());
+        let own = status.container_statuses.iter().flatten().find(|one| one.name == GATEWAY_CONTAINER);
+        let end = own.and_then(last_end).filter(|_| trouble.is_some());
         let stays = is_ready && going.is_none();
         (!stays).then_some(Self {
             name,
             trouble,
+            end,
             is_kept_by_volume,
             unscheduled_since,
             going,

@@ -8,12 +8,14 @@ use crate::{
     facts::Observed,
     ground::words::{form, plural},
     objects,
-    observed::{PodSeen, ReconcileFailure, TopicSeen},
+    observed::{ReconcileFailure, TopicSeen},
     pipeline::{Intent, repeated_endpoints::servers_of_two_shards},
     planned::{Plan, Planned, Waiting},
     status::{
         derived::whole_mib,
-        edge, inserts, messages, otlp, readers, silent, unasked, unheard,
+        edge, inserts, messages,
+        not_ready::{those_not, troubles},
+        otlp, readers, silent, unasked, unheard,
         verdict::{self, Verdict},
         volumes,
     },
@@ -30,7 +32,7 @@ const GATEWAYS_SAY: &str =
     "the operator waits for no edit of the spec; the message of Ready has what gateways need";
 
 /// Pods in trouble that are named in a message; the others are counted.
-const PODS_NAMED_MAX: usize = 3;
+pub(super) const PODS_NAMED_MAX: usize = 3;
 
 /// How far it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +95,27 @@ impl Progress {
                 .or_else(|| Self::of_messages(pipeline, observed, now))
                 .or_else(|| edge::not_ready(pipeline, plan, observed))
                 .unwrap_or_else(|| Self::done(pipeline, plan, observed))
+                .with_silent(pipeline, observed)
                 .with_unread(pipeline, observed),
+        }
+    }
+
+    /// The same, with ready gateways that do not answer, which others that are not ready would hide. While gateways leave, the drain names them.
+    fn with_silent(self, pipeline: &TracePipeline, observed: &Observed) -> Self {
+        let words = silent::words(pipeline, observed).filter(|_| observed.scaling.drain.is_none());
+        let Some(words) = words else { return self };
+        let with = |message: String| {
+            if silent::is_said(&message) { message } else { format!("{message}; {words}") }
+        };
+        match self {
+            Self::Moving { reason, message } => Self::Moving { reason, message: with(message) },
+            Self::Held {
+                ready: ready @ (reason::REPLICAS_NOT_READY | reason::PODS_REFUSED),
+                reconciling,
+                message,
+            } => Self::Held { ready, reconciling, message: with(message) },
+            Self::Failed { reason, message } => Self::Failed { reason, message: with(message) },
+            other => other,
         }
     }
 
@@ -252,7 +274,8 @@ impl Progress {
             return Self::LeftAlone { is_ready: false, message };
         }
         let counts = share(seen.ready, seen.wanted, ("is ready", "are ready"));
-        let trouble = troubles(&seen.pods, now).map(|troubles| format!(": {troubles}")).unwrap_or_default();
+        let trouble =
+            troubles(pipeline, observed, now).map(|troubles| format!(": {troubles}")).unwrap_or_default();
         let is_ready = observed.workload.is_some() && seen.ready >= seen.wanted;
         let message =
             format!("{counts}{trouble}; managementState is Unmanaged, so the operator changes nothing");
@@ -335,12 +358,12 @@ impl Progress {
 
     /// A change that failed, or that one gateway tries before the others get it.
     fn of_rollout(pipeline: &TracePipeline, plan: &Plan, observed: &Observed, now: &Time) -> Option<Self> {
-        let (rollout, workload) = (observed.rollout.as_ref()?, observed.workload.as_ref()?);
+        let rollout = observed.rollout.as_ref().filter(|_| observed.workload.is_some())?;
         // What is planned now waits for gateways that leave.
         if observed.scaling.drain.is_some() && rollout.revision != objects::revision(plan) {
             return None;
         }
-        let troubles = troubles(&workload.pods, now);
+        let troubles = troubles(pipeline, observed, now);
         let before = |reason| unheard::said_before(pipeline, observed, reason);
         let with_troubles = || match &troubles {
             Some(troubles) => format!("{}; {troubles}", rollout.message),
@@ -376,7 +399,7 @@ impl Progress {
             return Some(moving(reason::ROLLING_OUT, "gateways are about to be replaced"));
         }
         let before = unheard::said_before(pipeline, observed, reason::REPLICAS_NOT_READY);
-        if let Some(message) = before.or_else(|| troubles(&seen.pods, now)) {
+        if let Some(message) = before.or_else(|| troubles(pipeline, observed, now)) {
             return Some(not_ready(message));
         }
         if seen.wanted != wanted || seen.replicas != wanted {
@@ -467,21 +490,6 @@ fn existing(there: u32, wanted: u32) -> String {
     }
     let exist = form(there, "exists", "exist");
     format!("{} {exist}, and {wanted} {} wanted", plural(there, "gateway"), form(wanted, "is", "are"))
-}
-
-fn troubles(pods: &[PodSeen], now: &Time) -> Option<String> {
-    let in_words = |pod: &PodSeen| Some(format!("{}: {}", pod.name, pod.trouble_at(now.0)?));
-    named(pods.iter().filter_map(in_words).collect())
-}
-
-/// The pods that are not ready, behind the count of ready ones. Once a gateway gives a reason of its own, the message has that instead.
-fn those_not(pods: &[PodSeen]) -> String {
-    let in_words = |pod: &PodSeen| {
-        let going = if pod.going.is_some() { " (is being deleted)" } else { "" };
-        format!("{}{going}", pod.name)
-    };
-    let names = named(pods.iter().map(in_words).collect());
-    names.map(|names| format!("; not ready: {names}")).unwrap_or_default()
 }
 
 /// The first of them, and how many more there are; `None` where there are none.

@@ -1,6 +1,10 @@
-//! What helps if ClickHouse or its table cannot be used, as the end of a message. The schema Job and gateways say what failed, and at which server.
+//! What helps if ClickHouse or its table cannot be used, or if a gateway has ended, as the end of a message. The schema Job and gateways say what
+//! failed, and at which server.
 
-use crate::names::{COMPONENT, INSTANCE, SCHEMA};
+use crate::{
+    names::{COMPONENT, INSTANCE, SCHEMA},
+    observed::{EXIT_KILLED, Termination},
+};
 use sluice_crds::{SchemaManagement, TracePipeline, status::reason};
 
 /// What helps for a reason of `SinkReachable` or `SchemaReady`; `None` where the words about it say that.
@@ -43,4 +47,29 @@ pub(super) fn of_sink(pipeline: &TracePipeline, reason: &str) -> Option<String> 
 pub(super) fn logs(pipeline: &TracePipeline, component: &str) -> String {
     let name = pipeline.metadata.name.as_deref().unwrap_or_default();
     format!("kubectl logs -l {INSTANCE}={name},{COMPONENT}={component}")
+}
+
+/// What helps if the container of this gateway ended, as the end of a message; `None` if it ended after a signal. The exit codes are those of
+/// `gateway/DELIVERY.md`, Shutdown.
+pub(super) fn of_end((namespace, pod): (&str, &str), end: &Termination) -> Option<String> {
+    let helps = match end.exit_code {
+        0 => return None,
+        1 => "an error while it ran, such as a volume that cannot be written; Kubernetes starts it again; ".to_owned(),
+        64 => "its config is wrong: correct the fields that it names; ".to_owned(),
+        69 => "Kafka or ClickHouse is away or refuses it, the table or a topic has changed, or its memory limit is too small for its config; \
+               Kubernetes starts it again; "
+            .to_owned(),
+        EXIT_KILLED if end.is_out_of_memory() => {
+            "its memory was not enough: increase gateway.resources.limits.memory; ".to_owned()
+        }
+        EXIT_KILLED => format!(
+            "it was killed, such as by the kubelet after a minute without an answer to its liveness probe: kubectl describe pod {pod} -n \
+             {namespace} has the events; "
+        ),
+        _ => String::new(),
+    };
+    Some(format!(
+        ". Exit code {}: {helps}kubectl logs {pod} -n {namespace} --previous has its last words",
+        end.exit_code
+    ))
 }

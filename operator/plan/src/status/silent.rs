@@ -1,7 +1,7 @@
 //! Gateways that are ready for the kubelet and do not answer the operator, as `Ready` names them.
 //!
 //! `Ready` is false then. Rows may flow, but nothing shows it: which partitions these gateways own, and whether their inserts fail, only they
-//! can say. Nor can they be drained.
+//! can say. Nor can they be drained. Other gateways that are not ready do not hide them: their words follow those of the others.
 
 use super::progress::{Progress, named};
 use crate::{
@@ -15,12 +15,25 @@ use sluice_crds::{
 };
 use std::collections::BTreeSet;
 
+/// Follows the name of such a gateway.
+const IS_READY: &str = " is ready, but";
+
 /// `None` while every ready gateway answers.
 pub(super) fn unanswered(pipeline: &TracePipeline, observed: &Observed) -> Option<Progress> {
+    words(pipeline, observed).map(|message| Progress::waiting(reason::REPLICAS_NOT_READY, message))
+}
+
+/// Whether a message names such gateways already.
+pub(super) fn is_said(message: &str) -> bool {
+    message.contains(IS_READY)
+}
+
+/// These gateways, and what helps.
+pub(super) fn words(pipeline: &TracePipeline, observed: &Observed) -> Option<String> {
     let lasting = lasting(pipeline, observed);
     let pods = named(lasting.iter().copied().map(in_words).collect())?;
     if let Some(message) = said_before(pipeline, &lasting) {
-        return Some(Progress::waiting(reason::REPLICAS_NOT_READY, message));
+        return Some(message);
     }
     let is_unreached = |silent: &SilentSeen| matches!(silent.how, Silence::Unreached | Silence::NotAsked);
     let network = lasting.iter().copied().any(is_unreached).then(|| {
@@ -32,17 +45,19 @@ pub(super) fn unanswered(pipeline: &TracePipeline, observed: &Observed) -> Optio
     let hanging = lasting.iter().find(|silent| silent.how == Silence::Hangs);
     let hanging = hanging.map(|silent| hanging_remedy(namespace, &silent.name));
     let remedies = network.unwrap_or_default() + &hanging.unwrap_or_default();
-    Some(Progress::waiting(reason::REPLICAS_NOT_READY, format!("{pods}{remedies}")))
+    Some(format!("{pods}{remedies}"))
 }
 
-/// The former message, if one of these gateways was not asked yet. The operator does not know how that gateway is silent, so the message holds.
+/// What the former message said of these gateways, if one of them was not asked yet. The operator does not know how that gateway is silent, so
+/// it holds. It is the end of the message.
 fn said_before(pipeline: &TracePipeline, lasting: &[&SilentSeen]) -> Option<String> {
     let ready = pipeline.status.as_ref()?.condition(condition::READY)?;
-    let before = Some(ready).filter(|before| before.reason == reason::REPLICAS_NOT_READY)?;
-    let is_named = |silent: &SilentSeen| {
-        silent.how == Silence::NotAsked && before.message.contains(&begins(&silent.name))
-    };
-    lasting.iter().copied().any(is_named).then(|| before.message.clone())
+    let before = Some(ready).filter(|before| before.status == "False")?;
+    let place = |silent: &SilentSeen| before.message.find(&begins(&silent.name));
+    let is_kept = |silent: &SilentSeen| silent.how == Silence::NotAsked && place(silent).is_some();
+    let first = lasting.iter().copied().filter_map(place).min()?;
+    let end = before.message.get(first..)?;
+    lasting.iter().copied().any(is_kept).then(|| end.to_owned())
 }
 
 /// The same gateways, for the status: also while `Ready` says something else, so that another operator need not count their minute anew.
@@ -75,5 +90,5 @@ fn in_words(SilentSeen { name, address, how, .. }: &SilentSeen) -> String {
 
 /// How the words about a gateway begin.
 fn begins(name: &str) -> String {
-    format!("{name} is ready, but")
+    format!("{name}{IS_READY}")
 }

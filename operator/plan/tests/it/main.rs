@@ -30,6 +30,7 @@ mod shards;
 mod source;
 mod statuses;
 mod statuses_of_messages;
+mod statuses_of_not_ready;
 mod statuses_of_readers;
 mod stored;
 mod together;

@@ -182,7 +182,7 @@ fn pods_in_trouble_are_named_and_counted() {
         message.starts_with("demo-gateway-0: CrashLoopBackOff, last exit 69: no such user; "),
         "{message}"
     );
-    assert!(message.ends_with("and 2 more"), "{message}");
+    assert!(message.contains("; and 2 more. Exit code 69: "), "{message}");
 }
 
 #[test]
