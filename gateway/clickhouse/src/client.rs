@@ -44,8 +44,9 @@ const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 /// one is not worth the memory.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Characters of the server's message that are kept in an error. Chosen: enough for code, text and row number.
-pub const MESSAGE_CHARS_MAX: usize = 500;
+/// Characters of the server's message that are kept in an error. Chosen: enough for code, text and row number, and for a missing right on all
+/// columns of a table.
+pub const MESSAGE_CHARS_MAX: usize = 1_000;
 
 /// Codes with which the server says that it cannot read a body. It gives them for bytes that are no rows at all, such as frames that it was
 /// not asked to decompress: which one depends on the bytes.

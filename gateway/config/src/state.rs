@@ -31,8 +31,9 @@ pub const STATE_VERSION: u32 = 1;
 /// longest; and names of topics, reasons, and the rest. A usual one has 64 partitions and 6 KiB.
 pub const STATE_BYTES_MAX: usize = 4 << 20;
 
-/// Characters of the text of a failed insert. Chosen: ClickHouse names code and cause within 200; the message of a condition has room for it.
-pub const INSERT_ERROR_CHARS_MAX: usize = 200;
+/// Characters of the text of a failed insert, and of its server and its table. Chosen: ClickHouse names code and cause at the beginning, and the
+/// table at the end, behind the names of columns; the message of a condition has room for it.
+pub const INSERT_ERROR_CHARS_MAX: usize = 300;
 
 /// Characters of the reason for which no broker is reached. Chosen, as for an insert, with room for the name of a host twice.
 pub const UNCONNECTED_CHARS_MAX: usize = 300;
@@ -231,10 +232,29 @@ pub struct InsertErrorState {
     /// The exception code of ClickHouse. Default: there was no answer, or none of ClickHouse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u32>,
-    /// The text of the answer or of the connection, for people, at most [`INSERT_ERROR_CHARS_MAX`] characters. Texts that may quote rows are
-    /// left out. Default: none.
+    /// The text of the answer or of the connection, for people, [cut in the middle](cut_in_the_middle) to [`INSERT_ERROR_CHARS_MAX`] characters.
+    /// Texts that may quote rows are left out. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The server that was asked. Default: none, or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// The full name of the table, quoted. Default: none, or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+}
+
+/// The text, if it has at most this many characters. Of a longer one, the beginning and the end.
+pub fn cut_in_the_middle(text: &str, chars_max: usize) -> String {
+    const GAP: &str = " ... ";
+    let count = text.chars().count();
+    if count <= chars_max {
+        return text.to_owned();
+    }
+    let kept = chars_max.saturating_sub(GAP.len());
+    let end = kept / 2;
+    let begin = text.chars().take(kept - end);
+    begin.chain(GAP.chars()).chain(text.chars().skip(count - end)).collect()
 }
 
 /// That no broker is reached by the address that it announces, whether or not the addresses of the config are.

@@ -37,15 +37,33 @@ fn what_is_left_out_has_its_default_and_what_is_not_known_is_passed_over() {
 
 #[test]
 fn how_an_insert_failed_is_read_back_and_an_older_gateway_does_not_say_it() {
-    let said = InsertErrorState { class: "halt".into(), code: Some(516), message: Some("wrong".into()) };
+    let said = InsertErrorState {
+        class: "halt".into(),
+        code: Some(516),
+        message: Some("wrong".into()),
+        endpoint: Some("http://a:8123".into()),
+        table: Some("`d`.`t`".into()),
+    };
     let sample = GatewaySample { insert_error: Some(said.clone()), ..GatewaySample::default() };
     let written = serde_json::to_value(&sample).unwrap();
-    let expected = serde_json::json!({"class": "halt", "code": 516, "message": "wrong"});
+    let expected = serde_json::json!({"class": "halt", "code": 516, "message": "wrong", "endpoint": "http://a:8123", "table": "`d`.`t`"});
     assert_eq!(written["insertError"], expected);
     assert_eq!(serde_json::from_value::<GatewaySample>(written).unwrap(), sample);
     let least: InsertErrorState = serde_json::from_str(r#"{"class": "retry", "since": 1}"#).unwrap();
-    assert_eq!(least, InsertErrorState { class: "retry".into(), code: None, message: None });
+    assert_eq!(least, InsertErrorState { class: "retry".into(), ..InsertErrorState::default() });
     assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().insert_error, None);
+}
+
+#[test]
+fn a_long_text_is_cut_in_the_middle() {
+    for (text, expected) in [
+        ("", ""),
+        ("0123456789ab", "0123456789ab"),
+        ("0123456789abc", "0123 ... abc"),
+        ("ääääääääääääö", "ääää ... ääö"),
+    ] {
+        assert_eq!(cut_in_the_middle(text, 12), expected);
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use sluice_clickhouse::outcome::Class;
 use sluice_gateway_config::{
     GatewaySample, GatewayState, INSERT_ERROR_CHARS_MAX, InsertErrorState, OpenTransactionState,
     PartitionState, PodIdentity, QueueState, STATE_VERSION, TopicState, UNCONNECTED_CHARS_MAX,
-    UnconnectedState, VolumeFullState,
+    UnconnectedState, VolumeFullState, cut_in_the_middle,
 };
 use sluice_kafka::{ConsumerStats, LogKeeper as _};
 use sluice_otlp_server::{Counters, Outcome, Protocol};
@@ -79,9 +79,9 @@ impl Status {
             return;
         }
         if let Some(misfit) = &*self.table_misfit() {
-            let message = Some(misfit.why.chars().take(INSERT_ERROR_CHARS_MAX).collect());
+            let message = Some(cut_in_the_middle(&misfit.why, INSERT_ERROR_CHARS_MAX));
             let class = Class::RefreshSchema.label().to_owned();
-            sample.insert_error = Some(InsertErrorState { class, code: None, message });
+            sample.insert_error = Some(InsertErrorState { class, message, ..InsertErrorState::default() });
             sample.sink_behind = Some(true);
         }
     }

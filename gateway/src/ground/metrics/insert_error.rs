@@ -3,7 +3,7 @@
 //! Delivery notes each failure, and an I/O thread reads the last one. The lock is held for a copy of some hundred bytes.
 
 use sluice_clickhouse::{insert::InsertError, outcome::Class};
-use sluice_gateway_config::{INSERT_ERROR_CHARS_MAX, InsertErrorState};
+use sluice_gateway_config::{INSERT_ERROR_CHARS_MAX, InsertErrorState, cut_in_the_middle};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The last failure; none before the first.
@@ -19,9 +19,14 @@ impl LastInsertError {
             return;
         }
         let text = Some(&error.message).filter(|text| may_be_told(error) && !text.is_empty());
-        let message = text.map(|text| text.chars().take(INSERT_ERROR_CHARS_MAX).collect());
-        let class = error.class.label().to_owned();
-        *self.last() = Some(InsertErrorState { class, code: error.code, message });
+        let cut = |text: &str| cut_in_the_middle(text, INSERT_ERROR_CHARS_MAX);
+        *self.last() = Some(InsertErrorState {
+            class: error.class.label().to_owned(),
+            code: error.code,
+            message: text.map(|text| cut(text)),
+            endpoint: Some(cut(&error.endpoint)),
+            table: Some(cut(&error.table)),
+        });
     }
 
     /// The last one.
@@ -77,12 +82,26 @@ mod tests {
             (Class::RefreshSchema, Some(53), None),
         ] {
             last.note(&error(class, code, message.unwrap_or("value 'secret'")));
-            let expected =
-                InsertErrorState { class: class.label().into(), code, message: message.map(str::to_owned) };
+            let expected = InsertErrorState {
+                class: class.label().into(),
+                code,
+                message: message.map(str::to_owned),
+                endpoint: Some("http://clickhouse:8123".into()),
+                table: Some("`otel`.`otel_traces`".into()),
+            };
             assert_eq!(last.state(), Some(expected.clone()));
             last.note(&error(Class::Poison, Some(6), "cannot parse 'secret'"));
             assert_eq!(last.state(), Some(expected), "it lies in the rows");
         }
+        // ClickHouse names the table last.
+        let columns = "Timestamp, ".repeat(99);
+        last.note(&error(
+            Class::Halt,
+            Some(497),
+            &format!("Not enough privileges: INSERT({columns}) ON d.t"),
+        ));
+        let message = last.state().unwrap().message.unwrap();
+        assert!(message.starts_with("Not enough") && message.ends_with(") ON d.t"), "{message}");
         last.note(&error(Class::Retry, None, &"ä".repeat(9_000)));
         assert_eq!(last.state().unwrap().message.unwrap().chars().count(), INSERT_ERROR_CHARS_MAX);
     }

@@ -57,6 +57,10 @@ pub struct InsertError {
     pub code: Option<u32>,
     /// The text of the answer or of the connection; empty if it is not told.
     pub message: String,
+    /// The server, if the gateway names it.
+    pub endpoint: Option<String>,
+    /// The full name of the table, quoted, if the gateway names it.
+    pub table: Option<String>,
     /// Why the table cannot be used, as a reason of conditions, if the gateway waits for it before it reads.
     pub table_error: Option<&'static str>,
 }
@@ -95,9 +99,12 @@ impl InsertError {
         if self.is_of_table() {
             return self.message.clone();
         }
+        let at = self.endpoint.as_ref().map(|server| format!(" at {server}")).unwrap_or_default();
+        let into = self.table.as_ref().map(|table| format!(" to the insert into {table}"));
+        let into = into.unwrap_or_default();
         let who = match self.code {
-            Some(code) => format!("ClickHouse answered with code {code}"),
-            None => "no answer of ClickHouse".to_owned(),
+            Some(code) => format!("ClickHouse{at} answered with code {code}{into}"),
+            None => format!("no answer of ClickHouse{at}{into}"),
         };
         match (&*self.message, self.code) {
             ("", Some(_)) => format!("{who}; its text may quote rows, and is in the log of the gateways"),
@@ -279,7 +286,7 @@ mod tests {
             class: "Halt".into(),
             code,
             message: message.into(),
-            table_error: None,
+            ..InsertError::default()
         };
         for (error, expected) in [
             (of(Some(516), "wrong password"), "ClickHouse answered with code 516: wrong password"),
@@ -290,6 +297,23 @@ mod tests {
             (of(None, "connection refused"), "no answer of ClickHouse: connection refused"),
         ] {
             assert_eq!(error.words(), expected);
+        }
+        let with_place = |error: InsertError| InsertError {
+            endpoint: Some("http://a:8123".into()),
+            table: Some("`d`.`t`".into()),
+            ..error
+        };
+        for (error, expected) in [
+            (
+                of(Some(497), "no right"),
+                "ClickHouse at http://a:8123 answered with code 497 to the insert into `d`.`t`: no right",
+            ),
+            (
+                of(None, "refused"),
+                "no answer of ClickHouse at http://a:8123 to the insert into `d`.`t`: refused",
+            ),
+        ] {
+            assert_eq!(with_place(error).words(), expected);
         }
         let of_table = InsertError {
             class: "RefreshSchema".into(),

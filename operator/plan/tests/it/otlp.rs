@@ -292,7 +292,7 @@ fn a_gateway_that_inserts_nothing_of_its_logs_is_named() {
     assert!(ready.message.ends_with("; see the logs of the pod"), "{}", ready.message);
     facts.sink = SinkSeen::Failing { all: false };
     let message = "connection refused".into();
-    let error = InsertError { class: "Retry".into(), code: None, message, table_error: None };
+    let error = InsertError { class: "Retry".into(), message, ..InsertError::default() };
     for (ordinal, why) in
         [(1, "; no answer of ClickHouse: connection refused"), (0, "; see the logs of the pod")]
     {

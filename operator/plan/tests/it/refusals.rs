@@ -208,7 +208,7 @@ fn inserts_that_fail_are_said_with_the_answer_if_a_gateway_tells_it() {
         class: "Halt".into(),
         code: Some(497),
         message: "not enough privileges".into(),
-        table_error: None,
+        ..InsertError::default()
     };
     for (insert_error, words) in [
         (
@@ -238,7 +238,7 @@ fn inserts_that_fail_are_said_with_what_helps() {
                 class: class.into(),
                 code: Some(code),
                 message: "refused".into(),
-                table_error: None,
+                ..InsertError::default()
             };
             let insert_error = Some(FailedInsert { ordinal: 0, error });
             let sink = SinkSeen::Failing { all: true };
@@ -304,7 +304,13 @@ fn what_keeps_rows_from_clickhouse_is_said_with_what_helps() {
     }
     let failing = |code, table_error| {
         let message = "refused".into();
-        let error = InsertError { class: "RefreshSchema".into(), code, message, table_error };
+        let error = InsertError {
+            class: "RefreshSchema".into(),
+            code,
+            message,
+            table_error,
+            ..InsertError::default()
+        };
         let insert_error = Some(FailedInsert { ordinal: 0, error });
         let sink = SinkSeen::Failing { all: true };
         let status = said(&pipeline, &Observed { sink, insert_error, ..well.clone() });
@@ -331,7 +337,7 @@ fn what_keeps_rows_from_clickhouse_is_said_with_what_helps() {
 fn a_server_that_does_not_answer_inserts_is_said_with_what_to_check() {
     let (pipeline, well) = running(&json!({}), &[]);
     let message = "connection refused".into();
-    let error = InsertError { class: "Retry".into(), code: None, message, table_error: None };
+    let error = InsertError { class: "Retry".into(), message, ..InsertError::default() };
     let insert_error = Some(FailedInsert { ordinal: 2, error });
     let sink = SinkSeen::Failing { all: false };
     let status = said(&pipeline, &Observed { sink, insert_error, ..well });

@@ -2,7 +2,7 @@
 //! any of it, so the answer of a gateway is of use without it.
 
 use sluice_crds::{DeliveryStatus, EXACTLY_ONCE, QueueStatus, status::reason, status_word};
-use sluice_gateway_config::{DeliveryState, GatewaySample, INSERT_ERROR_CHARS_MAX};
+use sluice_gateway_config::{DeliveryState, GatewaySample, INSERT_ERROR_CHARS_MAX, cut_in_the_middle};
 use sluice_plan::observed::{
     self,
     inserts::{InsertError, Inserts},
@@ -55,12 +55,18 @@ pub fn inserts(sample: &GatewaySample) -> Option<Inserts> {
 /// How its last insert failed; `None` when none did, or it does not say. It may be over.
 pub fn insert_error(sample: &GatewaySample) -> Option<InsertError> {
     let said = sample.insert_error.as_ref()?;
-    let message = said.message.as_deref().unwrap_or_default();
     // It goes into a condition, on one line.
-    let message: String = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    let message: String = message.chars().take(INSERT_ERROR_CHARS_MAX).collect();
-    let table_error = table_error(sample);
-    Some(InsertError { class: word(&said.class)?, code: said.code, message, table_error })
+    let on_a_line = |text: &str| {
+        cut_in_the_middle(&text.split_whitespace().collect::<Vec<_>>().join(" "), INSERT_ERROR_CHARS_MAX)
+    };
+    Some(InsertError {
+        class: word(&said.class)?,
+        code: said.code,
+        message: said.message.as_deref().map(on_a_line).unwrap_or_default(),
+        endpoint: said.endpoint.as_deref().map(on_a_line),
+        table: said.table.as_deref().map(on_a_line),
+        table_error: table_error(sample),
+    })
 }
 
 /// Why it cannot use the table, while it waits for it before it reads. Older gateways say only that the table is missing.
@@ -166,11 +172,14 @@ mod tests {
                 class: class.into(),
                 code: Some(516),
                 message: message.map(str::to_owned),
+                endpoint: Some("http://a:8123".into()),
+                ..InsertErrorState::default()
             };
             insert_error(&GatewaySample { insert_error: Some(said), ..GatewaySample::default() })
         };
         let (class, message) = ("Halt".into(), "no such user".into());
-        let expected = InsertError { class, code: Some(516), message, table_error: None };
+        let endpoint = Some("http://a:8123".into());
+        let expected = InsertError { class, code: Some(516), message, endpoint, ..InsertError::default() };
         assert_eq!(of("halt", Some("no such\n  user\n")), Some(expected));
         assert_eq!(of("halt", None).unwrap().message, "");
         assert_eq!(of("no word!", None), None);
