@@ -14,12 +14,24 @@ type Trouble<'a> = (&'a PodSeen, String);
 
 /// `None` while those that are not ready are on their way.
 pub(super) fn troubles(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> Option<String> {
-    let pods = observed.workload.as_ref().map_or(&[][..], |workload| &workload.pods);
-    let found = pods.iter().filter_map(|pod| Some((pod, pod.trouble_at(now.0)?))).collect();
-    let found = each_cause_first(found);
+    let found = found(observed, now);
     let words = named(found.iter().map(|(pod, why)| format!("{}: {why}", pod.name)).collect())?;
-    let remedies = of_ends(pipeline, &found) + &of_waits(pipeline, observed, pods);
+    let remedies = of_ends(pipeline, &found) + &of_waits(pipeline, observed);
     Some(format!("{words}{remedies}"))
+}
+
+/// What helps against the ends of gateways that a message names already, as its end.
+pub(super) fn what_helps(pipeline: &TracePipeline, observed: &Observed, now: &Time) -> String {
+    of_ends(pipeline, &found(observed, now))
+}
+
+fn pods(observed: &Observed) -> &[PodSeen] {
+    observed.workload.as_ref().map_or(&[][..], |workload| &workload.pods)
+}
+
+fn found<'a>(observed: &'a Observed, now: &Time) -> Vec<Trouble<'a>> {
+    let found = pods(observed).iter().filter_map(|pod| Some((pod, pod.trouble_at(now.0)?)));
+    each_cause_first(found.collect())
 }
 
 fn each_cause_first(mut found: Vec<Trouble<'_>>) -> Vec<Trouble<'_>> {
@@ -55,11 +67,11 @@ fn of_ends(pipeline: &TracePipeline, found: &[Trouble<'_>]) -> String {
 }
 
 /// Which condition has what helps a gateway that waits at its start for ClickHouse or its table.
-fn of_waits(pipeline: &TracePipeline, observed: &Observed, pods: &[PodSeen]) -> String {
+fn of_waits(pipeline: &TracePipeline, observed: &Observed) -> String {
     let missing = observed.missing_table.iter().map(|seen| (seen.gateway.as_str(), seen.reason(), false));
     let unusable =
         observed.unusable_table.iter().map(|seen| (seen.gateway.as_str(), seen.reason, seen.is_of_sink()));
-    let waits = |gateway: &str| pods.iter().any(|pod| pod.name == gateway && pod.says.is_some());
+    let waits = |gateway: &str| pods(observed).iter().any(|pod| pod.name == gateway && pod.says.is_some());
     let found = missing.chain(unusable).filter(|(gateway, ..)| waits(gateway));
     let words = found.filter_map(|(_, reason, is_of_sink)| {
         let (kind, verdict) = if is_of_sink {

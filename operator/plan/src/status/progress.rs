@@ -14,7 +14,7 @@ use crate::{
     status::{
         derived::whole_mib,
         edge, inserts, messages,
-        not_ready::{those_not, troubles},
+        not_ready::{those_not, troubles, what_helps},
         otlp, readers, silent, unasked, unheard,
         verdict::{self, Verdict},
         volumes,
@@ -375,7 +375,8 @@ impl Progress {
                 Some(Self::Failed { reason: reason::ROLLED_BACK, message })
             }
             RolloutState::Failed => {
-                Some(Self::Failed { reason: reason::ROLLOUT_FAILED, message: rollout.message.clone() })
+                let message = rollout.message.clone() + &what_helps(pipeline, observed, now);
+                Some(Self::Failed { reason: reason::ROLLOUT_FAILED, message })
             }
             RolloutState::Canary => {
                 let named = before(reason::REPLICAS_NOT_READY).or(troubles.is_some().then(with_troubles));

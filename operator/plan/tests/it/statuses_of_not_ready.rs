@@ -1,9 +1,9 @@
 //! What is said of gateways that are not ready for several causes, and what helps.
 
-use crate::statuses::{condition, running, said, summary_of};
+use crate::statuses::{condition, now, running, said, summary_of};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use sluice_crds::TracePipeline;
+use sluice_crds::{RolloutState, RolloutStatus, TracePipeline};
 use sluice_plan::{
     Observed,
     observed::{MissingTable, Silence, SilentSeen, UnusableTable},
@@ -101,6 +101,21 @@ fn a_gateway_that_has_ended_is_named_with_what_helps() {
         assert!(message.contains(helps) && message.ends_with(logs), "{message}");
         assert_eq!(message.matches("--previous").count(), 1, "once for the same code: {message}");
     }
+    // The words of a rollout that has failed name the gateway, and not what helps.
+    let (pipeline, mut facts) = running(&json!({"readyReplicas": 2}), &[ended(1, 1, "Error")]);
+    let message = "no progress for 20 s: demo-gateway-1: Error, last exit 1: Error".to_owned();
+    facts.rollout = Some(RolloutStatus {
+        state: RolloutState::Failed,
+        revision: "b".into(),
+        proved: None,
+        since: now(0),
+        healthy_since: None,
+        message,
+        failed_spec: None,
+        held_since: None,
+    });
+    let message = ready(&pipeline, &facts);
+    assert!(message.contains("last exit 1: Error. Exit code 1: an error while it ran"), "{message}");
     let (pipeline, facts) = running(&json!({"readyReplicas": 2}), &[ended(1, 0, "Completed")]);
     assert_eq!(ready(&pipeline, &facts), "demo-gateway-1: CrashLoopBackOff, last exit 0: Completed");
 }
