@@ -58,7 +58,8 @@ pub use state::{
     DeliveryState, GatewaySample, GatewayState, INSERT_ERROR_CHARS_MAX, InsertErrorState,
     OpenTransactionState, OtherServices, PartitionState, PodIdentity, QueueState, Readiness, STATE_BYTES_MAX,
     STATE_PATH, STATE_VERSION, ServiceVolume, ServiceVolumes, StateError, TablePartsState, TopicState,
-    UNCONNECTED_CHARS_MAX, UnconnectedState, VolumeFullState, VolumeLimit, cut_in_the_middle,
+    UNCONNECTED_CHARS_MAX, UnconnectedState, UnfetchedCause, UnfetchedState, VolumeFullState, VolumeLimit,
+    cut_in_the_middle,
 };
 pub use units::{ByteSize, Duration, UnitError};
 pub use violation::{Violation, Violations};

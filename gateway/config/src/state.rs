@@ -169,6 +169,9 @@ pub struct GatewaySample {
     /// Why no broker is reached, while none is. Default: one is, or it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unconnected: Option<UnconnectedState>,
+    /// That messages wait in Kafka and are not fetched. Default: all are fetched, or it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfetched: Option<UnfetchedState>,
     /// That OTLP requests are refused because the queue volume has no room. Default: none was refused for that within a minute, or it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_full: Option<VolumeFullState>,
@@ -265,6 +268,42 @@ pub struct UnconnectedState {
     /// Seconds since then. Default 0.
     #[serde(default)]
     pub seconds: u64,
+}
+
+/// That messages wait in partitions that the gateway owns, and that it fetches none of them although it has room.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnfetchedState {
+    /// Why. Default: not known.
+    pub cause: UnfetchedCause,
+    /// The topic. Default: all of them, as when the group is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// How many partitions of it. Default 0: not known, as when the group is refused.
+    pub partitions: u64,
+    /// The last error, for people, at most [`UNCONNECTED_CHARS_MAX`] characters. Default: there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Seconds since the first of them was due. Default 0.
+    pub seconds: u64,
+}
+
+/// Why messages are not fetched, the gravest first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum UnfetchedCause {
+    /// The user lacks the right to read in the group.
+    GroupRefused,
+    /// The user lacks the right to read the topic.
+    TopicRefused,
+    /// Kafka does not know the topic, or has fewer partitions.
+    TopicUnknown,
+    /// No broker leads the partition.
+    NoLeader,
+    /// Something else, or what a newer gateway says.
+    #[default]
+    #[serde(other)]
+    Other,
 }
 
 /// That the logs on a queue volume have no room for requests.

@@ -88,6 +88,26 @@ fn that_no_broker_is_reached_is_read_back_and_an_older_gateway_does_not_say_it()
 }
 
 #[test]
+fn that_messages_are_not_fetched_is_read_back_and_a_cause_of_a_newer_gateway_is_another_one() {
+    let said = UnfetchedState {
+        cause: UnfetchedCause::TopicRefused,
+        topic: Some("spans".into()),
+        partitions: 4,
+        error: None,
+        seconds: 20,
+    };
+    let sample = GatewaySample { unfetched: Some(said), ..GatewaySample::default() };
+    let written = serde_json::to_value(&sample).unwrap();
+    let expected =
+        serde_json::json!({"cause": "topicRefused", "topic": "spans", "partitions": 4, "seconds": 20});
+    assert_eq!(written["unfetched"], expected);
+    assert_eq!(serde_json::from_value::<GatewaySample>(written).unwrap(), sample);
+    assert_eq!(serde_json::from_str::<GatewaySample>("{}").unwrap().unfetched, None);
+    let newer: GatewaySample = serde_json::from_str(r#"{"unfetched": {"cause": "moonRefused"}}"#).unwrap();
+    assert_eq!(newer.unfetched, Some(UnfetchedState::default()));
+}
+
+#[test]
 fn that_a_volume_is_full_is_read_back_and_an_older_gateway_does_not_say_it() {
     let said = VolumeFullState { seconds: 75, bytes_max: 1_000, limit: VolumeLimit::Segments };
     let sample = GatewaySample { volume_full: Some(said), ..GatewaySample::default() };
