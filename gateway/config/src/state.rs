@@ -270,7 +270,7 @@ pub struct UnconnectedState {
     pub seconds: u64,
 }
 
-/// That messages wait in partitions that the gateway owns, and that it fetches none of them although it has room.
+/// That messages wait in partitions of the gateway, and that Kafka gives it none of these messages although it has room.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UnfetchedState {

@@ -11,6 +11,7 @@
 //! | [`rest`] | what is waited for when partitions are let go |
 //! | [`stats`] | the numbers for metrics |
 //! | [`inspection`], [`watchdog`], [`open_transactions`] | which partitions stand still, and why |
+//! | [`unfetched`] | which of them Kafka gives no messages of, and why |
 //! | [`batch_remedy`] | what lets a batch be read at which one stands |
 
 pub mod arrivals;
@@ -29,4 +30,5 @@ pub mod rebalancing;
 pub mod rest;
 pub mod stats;
 pub mod turns;
+pub mod unfetched;
 pub mod watchdog;

@@ -58,6 +58,7 @@ pub use group::partition::{
 };
 pub use group::rest::Rest;
 pub use group::stats::{ConsumerStats, PartitionStats};
+pub use group::unfetched::Unfetched;
 pub use group::watchdog;
 pub use questions::oversize::batch_warning;
 pub use questions::probe::{ProbeError, TopicPartitions, probe_topics, would_make};

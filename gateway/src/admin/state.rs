@@ -13,9 +13,9 @@ use sluice_clickhouse::outcome::Class;
 use sluice_gateway_config::{
     GatewaySample, GatewayState, INSERT_ERROR_CHARS_MAX, InsertErrorState, OpenTransactionState,
     PartitionState, PodIdentity, QueueState, STATE_VERSION, TopicState, UNCONNECTED_CHARS_MAX,
-    UnconnectedState, VolumeFullState, cut_in_the_middle,
+    UnconnectedState, UnfetchedState, VolumeFullState, cut_in_the_middle,
 };
-use sluice_kafka::{ConsumerStats, LogKeeper as _};
+use sluice_kafka::{ConsumerStats, LogKeeper as _, Unfetched};
 use sluice_otlp_server::{Counters, Outcome, Protocol};
 use sluice_ranges::PartitionId;
 use std::{
@@ -52,6 +52,7 @@ impl Status {
             table_missing: (table_error == Some(TABLE_MISSING)).then_some(true),
             pool_free_bytes: u64::try_from(self.pool.free_bytes()).ok(),
             unconnected: consumer.and_then(|stats| self.unconnected(stats)),
+            unfetched: consumer.and_then(|stats| self.unfetched(stats)),
             partitions_owned: count(owned),
             topics: consumer.map_or_else(Vec::new, |stats| topics(stats)),
             ..self.metrics.sample()
@@ -91,6 +92,15 @@ impl Status {
         let (reason, time) = consumer.unconnected().filter(|_| !self.drain_asked().is_requested())?;
         let reason = reason.chars().take(UNCONNECTED_CHARS_MAX).collect();
         Some(UnconnectedState { reason, seconds: time.as_secs() })
+    }
+
+    /// A gateway that drains fetches nothing.
+    fn unfetched(&self, consumer: &ConsumerStats) -> Option<UnfetchedState> {
+        let Unfetched { cause, topic, partitions, error, time } =
+            consumer.unfetched().filter(|_| !self.drain_asked().is_requested())?;
+        let error = error.map(|error| error.chars().take(UNCONNECTED_CHARS_MAX).collect());
+        let topic = topic.map(|topic| topic.to_string());
+        Some(UnfetchedState { cause, topic, partitions, error, seconds: time.as_secs() })
     }
 
     /// What waits on the volume. `None` while an earlier run may have left blocks there that are not counted yet. With `source.otlp` there are no
@@ -205,7 +215,7 @@ mod tests {
         blocks::buffers::Pool,
         ground::metrics::{Metrics, RequestRefusal, reference},
     };
-    use sluice_gateway_config::{DeliveryState, Readiness, Remaining, ServiceVolumes};
+    use sluice_gateway_config::{DeliveryState, Readiness, Remaining, ServiceVolumes, UnfetchedCause};
     use sluice_kafka::{
         OpenTransaction,
         watchdog::{Reason, Still},
@@ -339,6 +349,7 @@ mod tests {
             pool_free_bytes: Some(status.pool.free_bytes() as u64),
             memory_limit_bytes: Some(192 << 20),
             unconnected: None,
+            unfetched: None,
             table_error: None,
             table_missing: None,
             volume_full: None,
@@ -372,6 +383,28 @@ mod tests {
         assert_eq!(status.ready(), Err(reasons.join("; ")));
         let partitions = &status.to_state().sample.topics[0].partitions;
         assert_eq!((partitions.len(), partitions[0].still.as_deref()), (12, Some("no_fetch")));
+    }
+
+    #[test]
+    fn what_is_not_fetched_is_said_until_the_gateway_drains() {
+        let status = status();
+        let consumer = Arc::new(ConsumerStats::default());
+        status.consumes(consumer.clone());
+        let (cause, time) = (UnfetchedCause::TopicRefused, Duration::from_millis(20_500));
+        let error = Some("x".repeat(9_000));
+        consumer.publish_unfetched(Some(Unfetched {
+            cause,
+            topic: Some("spans".into()),
+            partitions: 4,
+            error,
+            time,
+        }));
+        let error = Some("x".repeat(UNCONNECTED_CHARS_MAX));
+        let said =
+            UnfetchedState { cause, topic: Some("spans".into()), partitions: 4, error, seconds: 20 };
+        assert_eq!(status.to_state().sample.unfetched, Some(said));
+        status.drain_asked().request();
+        assert_eq!(status.to_state().sample.unfetched, None);
     }
 
     #[test]

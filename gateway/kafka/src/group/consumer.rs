@@ -284,7 +284,12 @@ impl Consumer {
                     return Err(Error::Fatal { group: self.group, source });
                 }
                 Some(Err(error)) if Unreceived::is(&error) => self.unreceived.tell(Instant::now()),
-                Some(Err(error)) => warn_once(&mut last_problem, &error, &self.topics),
+                Some(Err(error)) => {
+                    if error.rdkafka_error_code() == Some(RDKafkaErrorCode::GroupAuthorizationFailed) {
+                        self.client.context().stats().group_refuses(Instant::now());
+                    }
+                    warn_once(&mut last_problem, &error, &self.topics);
+                }
                 Some(Ok(message)) => unreachable_message(&message),
             }
             self.tend(&mut last_turn);

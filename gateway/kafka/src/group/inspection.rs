@@ -7,6 +7,7 @@
 //! ```text
 //!  Assignment::known ---.
 //!                       +--> Seen --> Watchdog --> resumed; still, for readiness and metrics
+//!                       |                 `--> FetchErrors --> what is not fetched, for the state
 //!  PartitionStats ------+
 //!                       `--> Look --> Retention --> seconds left, for metrics
 //!                       `--> OpenTransactions --> what waits behind them, for metrics
@@ -126,8 +127,8 @@ impl Inspection {
         known: &BTreeMap<PartitionId, Known>,
         stats: &ConsumerStats,
     ) -> Change {
-        let numbers = stats.partitions();
-        let numbers = |id| numbers.get(id).copied().unwrap_or_default();
+        let of_all = stats.partitions();
+        let numbers = |id| of_all.get(id).copied().unwrap_or_default();
         let looks = known.iter().filter_map(|(id, known)| Some((id.clone(), look_of(known, numbers(id))?)));
         let looks = looks.collect();
         if let Some(past) = &mut self.past {
@@ -148,6 +149,9 @@ impl Inspection {
 
         let seen = known.iter().map(|(id, known)| (id.clone(), seen_of(known, numbers(id)))).collect();
         let check = self.watchdog.check(common, &seen);
+        let due = self.watchdog.due(common, &seen);
+        let unfetched = stats.fetch_errors().unfetched(&due, &of_all);
+        stats.publish_unfetched(unfetched);
         for still in check.still.iter().filter(|still| check.resume.contains(&still.id)) {
             tracing::warn!("{still}; resuming it");
         }

@@ -65,6 +65,39 @@ fn what_is_not_fetched_is_paused_and_resumed_and_what_is_paused_is_resumed() {
 }
 
 #[test]
+fn what_kafka_refuses_or_nobody_leads_is_not_fetched_and_what_waits_for_the_sink_is_not_due() {
+    use rdkafka::{error::KafkaError, types::RDKafkaErrorCode::TopicAuthorizationFailed};
+    use sluice_gateway_config::UnfetchedCause::{NoLeader, Other, TopicRefused};
+    let cause = |known: Known, numbers: PartitionStats, is_refused: bool| {
+        let stats = ConsumerStats::default();
+        stats.replace([(id(0), numbers)].into());
+        if is_refused {
+            stats.fails_to_fetch(&id(0), &KafkaError::MessageConsumption(TopicAuthorizationFailed));
+        }
+        let known = BTreeMap::from([(id(0), known)]);
+        let (mut inspection, start) = (inspection(), Instant::now());
+        let mut said = Vec::new();
+        for seconds in [0, 20, 65, 70] {
+            let now = start + Duration::from_secs(seconds);
+            inspection.look(common(now, &known), &known, &stats);
+            said.push(stats.unfetched().map(|unfetched| (unfetched.cause, unfetched.time.as_secs())));
+        }
+        said
+    };
+    let all = |cause| [0_u64, 20, 65, 70].map(|seconds| Some((cause, seconds)));
+    assert_eq!(cause(known(), numbers(), true), all(TopicRefused));
+    let leaderless = PartitionStats { is_leaderless: true, ..numbers() };
+    assert_eq!(cause(known(), leaderless, false), all(NoLeader));
+    assert_eq!(cause(known(), numbers(), false), [None, None, None, Some((Other, 70))]);
+    let at_end = PartitionStats { position: Some(20), ..numbers() };
+    let at_sink = Known { tail: Some(15), unsettled: 3, worker: AtWorker::NoRoom, ..known() };
+    let without_turn = Known { active: false, paused: true, ..known() };
+    for (known, numbers) in [(known(), at_end), (at_sink, numbers()), (without_turn, numbers())] {
+        assert_eq!(cause(known, numbers, true), [None; 4]);
+    }
+}
+
+#[test]
 fn what_waits_for_the_sink_makes_nobody_stuck() {
     // Its ranges are not settled. The others have no memory because of that, with or without a turn, or restart afterwards.
     let at_sink = Known { tail: Some(15), unsettled: 3, worker: AtWorker::NoRoom, ..known() };

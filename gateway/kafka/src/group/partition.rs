@@ -87,7 +87,11 @@ impl KafkaQueue {
     }
 
     fn poll(&self, timeout: Duration) -> Option<KafkaResult<BorrowedMessage<'_>>> {
-        self.queue.poll(timeout)
+        let polled = self.queue.poll(timeout);
+        if let Some(Err(error)) = &polled {
+            self.consumer.context().stats().fails_to_fetch(&self.id, error);
+        }
+        polled
     }
 
     fn positions(&self) -> Option<Positions> {

@@ -1,6 +1,13 @@
 //! The consumer's numbers for metrics: the poll thread writes them, a scrape reads them.
 
-use crate::group::{membership::Phase, open_transactions::OpenTransaction, watchdog::Still};
+use crate::group::{
+    membership::Phase,
+    open_transactions::OpenTransaction,
+    unfetched::{FetchErrors, Unfetched},
+    watchdog::Still,
+};
+use rdkafka::error::KafkaError;
+use sluice_gateway_config::UnfetchedCause;
 use sluice_login::{Counts, Tokens};
 use sluice_ranges::{Log, PartitionId};
 use std::{
@@ -34,6 +41,10 @@ pub struct PartitionStats {
     pub fetched_offset: Option<i64>,
     /// Bytes of messages in its queue, decompressed.
     pub queued_bytes: u64,
+    /// Whether Kafka does not know it.
+    pub is_unknown: bool,
+    /// Whether no broker leads it.
+    pub is_leaderless: bool,
 }
 
 impl PartitionStats {
@@ -50,6 +61,8 @@ impl PartitionStats {
             position: known(partition.app_offset).max(fetched),
             fetched_offset: known(partition.next_offset),
             queued_bytes: partition.fetchq_size,
+            is_unknown: partition.unknown,
+            is_leaderless: partition.leader < 0,
         }
     }
 
@@ -86,6 +99,10 @@ pub struct ConsumerStats {
     pub joined: AtomicBool,
     /// Why a connection failed, while no broker can be reached, and since when: the first reason, so that a status with it stays the same.
     unconnected: Mutex<Option<(String, Instant)>>,
+    /// Since when the coordinator refuses the user the group.
+    group_refused: Mutex<Option<Instant>>,
+    fetch_errors: Mutex<FetchErrors>,
+    unfetched: Mutex<Option<Unfetched>>,
     pub partitions_owned: AtomicI64,
     /// Assignments and revocations.
     pub rebalances: AtomicU64,
@@ -126,6 +143,9 @@ impl Default for ConsumerStats {
             last_poll_millis: AtomicU64::new(0),
             joined: AtomicBool::new(false),
             unconnected: Mutex::default(),
+            group_refused: Mutex::default(),
+            fetch_errors: Mutex::default(),
+            unfetched: Mutex::default(),
             is_topic_compacted: AtomicBool::new(false),
             partitions_owned: AtomicI64::new(0),
             rebalances: AtomicU64::new(0),
@@ -171,6 +191,7 @@ impl ConsumerStats {
         self.phase.store(phase as u8, Ordering::Release);
         if phase != Phase::Member {
             *locked(&self.outside_since) = None;
+            *locked(&self.group_refused) = None;
         }
     }
 
@@ -188,6 +209,38 @@ impl ConsumerStats {
 
     pub(crate) fn connects(&self) {
         *locked(&self.unconnected) = None;
+    }
+
+    /// Records that the coordinator refuses the user the group. Over once this member is in the group.
+    pub(crate) fn group_refuses(&self, now: Instant) {
+        locked(&self.group_refused).get_or_insert(now);
+    }
+
+    /// Takes an error that the queue of a partition gave.
+    pub(crate) fn fails_to_fetch(&self, id: &PartitionId, error: &KafkaError) {
+        locked(&self.fetch_errors).hear(id, error);
+    }
+
+    /// How the last fetches failed. Not to be held for long: workers wait for it.
+    pub(crate) fn fetch_errors(&self) -> MutexGuard<'_, FetchErrors> {
+        locked(&self.fetch_errors)
+    }
+
+    /// Messages that are not fetched, and why; `None` while all are.
+    pub fn unfetched(&self) -> Option<Unfetched> {
+        let refused = locked(&self.group_refused).map(|since| Unfetched {
+            cause: UnfetchedCause::GroupRefused,
+            topic: None,
+            partitions: 0,
+            error: None,
+            time: since.elapsed(),
+        });
+        refused.or_else(|| locked(&self.unfetched).clone())
+    }
+
+    /// Publishes what is not fetched.
+    pub fn publish_unfetched(&self, unfetched: Option<Unfetched>) {
+        *locked(&self.unfetched) = unfetched;
     }
 
     /// Sets the tokens that this process logs in with.
@@ -215,6 +268,7 @@ impl ConsumerStats {
         let mut since = locked(&self.outside_since);
         if state == "up" && join_state == "steady" {
             *since = None;
+            *locked(&self.group_refused) = None;
         } else {
             since.get_or_insert(now);
         }
@@ -294,6 +348,21 @@ mod tests {
         assert_eq!(stats.outside_since(), Some(later));
         stats.enter(Phase::Draining);
         assert_eq!(stats.outside_since(), None, "it is about to leave");
+    }
+
+    #[test]
+    fn a_group_is_refused_until_this_member_is_in_it() {
+        let (stats, start) = (ConsumerStats::default(), Instant::now());
+        let cause = || stats.unfetched().map(|unfetched| unfetched.cause);
+        stats.enter(Phase::Member);
+        stats.group_refuses(start);
+        stats.see_group("query-coord", "init", start);
+        assert_eq!(cause(), Some(UnfetchedCause::GroupRefused));
+        stats.see_group("up", "steady", start);
+        assert_eq!(cause(), None);
+        stats.group_refuses(start);
+        stats.enter(Phase::Leaving);
+        assert_eq!(cause(), None, "it is about to leave");
     }
 
     #[test]

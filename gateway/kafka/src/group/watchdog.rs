@@ -19,7 +19,7 @@
 //!
 //! Limits: an entry per owned partition.
 
-use crate::group::batch_remedy::BatchRemedy;
+use crate::group::{batch_remedy::BatchRemedy, unfetched::Due};
 use sluice_ranges::PartitionId;
 use std::{
     collections::BTreeMap,
@@ -304,6 +304,15 @@ impl Watchdog {
         }
         check
     }
+
+    /// Partitions that are due to be fetched and are not, after a [check](Self::check) of the same.
+    pub fn due(&self, common: Common, seen: &BTreeMap<PartitionId, Seen>) -> BTreeMap<PartitionId, Due> {
+        let due = |(id, seen): (&PartitionId, &Seen)| {
+            let due = self.partitions.get(id)?.due(seen, common)?;
+            Some((id.clone(), due))
+        };
+        seen.iter().filter_map(due).collect()
+    }
 }
 
 impl Entry {
@@ -348,6 +357,20 @@ impl Entry {
         let mut all = Stage::ALL.into_iter().filter_map(still).peekable();
         let first = all.peek().copied();
         all.find(|(reason, _)| reason.is_halt()).or(first)
+    }
+
+    /// `None` while nothing waits, or its fetches wait for something else than Kafka.
+    fn due(&self, seen: &Seen, common: Common) -> Option<Due> {
+        let reason = reading_reason(seen, common);
+        let is_due = matches!(
+            reason,
+            Reason::NeverRead | Reason::NoFetch | Reason::EndUnknown | Reason::BeginningUnknown
+        );
+        let since = self.waited.max(Some(self.reading.filter(|_| is_due)?.since))?;
+        // The look that resumes it comes before the fetch that follows.
+        let was_resumed = self.resumed.is_some_and(|resumed| resumed < common.now);
+        let is_helpless = was_resumed && matches!(reason, Reason::NeverRead | Reason::NoFetch);
+        Some(Due { time: common.now.saturating_duration_since(since), is_helpless })
     }
 
     fn may_resume(&self, now: Instant) -> bool {
