@@ -400,8 +400,7 @@ mod tests {
             time,
         }));
         let error = Some("x".repeat(UNCONNECTED_CHARS_MAX));
-        let said =
-            UnfetchedState { cause, topic: Some("spans".into()), partitions: 4, error, seconds: 20 };
+        let said = UnfetchedState { cause, topic: Some("spans".into()), partitions: 4, error, seconds: 20 };
         assert_eq!(status.to_state().sample.unfetched, Some(said));
         status.drain_asked().request();
         assert_eq!(status.to_state().sample.unfetched, None);

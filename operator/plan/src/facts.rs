@@ -3,8 +3,8 @@
 use crate::{
     observed::{
         EdgeSeen, FullVolumeSeen, MessagesSeen, MissingTable, OpenTransaction, Partitions, ReconcileFailure,
-        SchemaSeen, Secrets, ServersSeen, SilentSeen, StorageClassSeen, UnconnectedSeen, UnreadSeen,
-        UnusableTable, VolumesSeen, WorkloadSeen,
+        SchemaSeen, Secrets, ServersSeen, SilentSeen, StorageClassSeen, UnconnectedSeen, UnfetchedSeen,
+        UnreadSeen, UnusableTable, VolumesSeen, WorkloadSeen,
         inserts::{FailedInsert, SinkSeen},
     },
     pipeline::connections::Unresolved,
@@ -61,6 +61,8 @@ pub struct Observed {
     pub silent: Vec<SilentSeen>,
     /// Gateways that reach no broker; `None` when none gave an answer.
     pub unconnected: Option<Vec<UnconnectedSeen>>,
+    /// Gateways that Kafka gives no messages although some wait; `None` when none gave an answer.
+    pub unfetched: Option<Vec<UnfetchedSeen>>,
     /// Gateways whose volume has no room for requests.
     pub full_volumes: Vec<FullVolumeSeen>,
     /// Whether the gateways' inserts succeed.

@@ -23,6 +23,7 @@ mod silent;
 mod transactions;
 mod unasked;
 mod unconnected;
+mod unfetched;
 mod unheard;
 mod verdict;
 mod volumes;

@@ -26,6 +26,7 @@ pub mod looks;
 pub mod sample;
 pub mod silence;
 pub mod unconnected;
+pub mod unfetched;
 pub mod without_state;
 
 pub use error::Error;

@@ -2,7 +2,7 @@
 
 use super::{
     Sources, gateway_report,
-    gateways::{Gateway, full_volumes, logs, looks::Look, silence, unconnected},
+    gateways::{Gateway, full_volumes, logs, looks::Look, silence, unconnected, unfetched},
     kafka::{
         cluster::Cluster,
         refused_properties,
@@ -132,6 +132,7 @@ pub async fn observe(
         open_transactions: report.open_transactions,
         silent,
         unconnected: unconnected::hear(look.as_deref(), &gateways),
+        unfetched: unfetched::hear(look.as_deref(), &gateways),
         full_volumes,
         sink: report.sink,
         inserts_in_doubt: report.inserts_in_doubt,

@@ -15,7 +15,7 @@ use crate::{
         derived::whole_mib,
         edge, inserts, messages,
         not_ready::{those_not, troubles, what_helps},
-        otlp, readers, silent, unasked, unheard,
+        otlp, readers, silent, unasked, unfetched, unheard,
         verdict::{self, Verdict},
         volumes,
     },
@@ -86,6 +86,7 @@ impl Progress {
                 .or_else(|| Self::of_rollout(pipeline, plan, observed, now))
                 .or_else(|| volumes::out_of_reach(pipeline, observed))
                 .or_else(|| volumes::replacing(pipeline, observed))
+                .or_else(|| unfetched::held(pipeline, observed))
                 .or_else(|| Self::of_workload(pipeline, plan, observed, now))
                 .or_else(|| silent::unanswered(pipeline, observed))
                 .or_else(|| readers::missing(pipeline, plan, observed))

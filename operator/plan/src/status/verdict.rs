@@ -10,7 +10,9 @@ use crate::{
     },
     pipeline::{Intent, connections::where_it_stands, otlp_config::REPLICAS_OF_REQUESTS},
     scale::{Hold, Limit, Load},
-    status::{inserts, messages, otlp, remedies, scaling::joined, transactions, unasked, unconnected},
+    status::{
+        inserts, messages, otlp, remedies, scaling::joined, transactions, unasked, unconnected, unfetched,
+    },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use sluice_crds::{
@@ -120,6 +122,7 @@ fn topics_reachable(
     }
     if missing.is_empty() {
         unconnected::unconnected(pipeline, observed)
+            .or_else(|| unfetched::unfetched(pipeline, observed))
             .or_else(|| transactions::hanging(pipeline, observed))
             .or_else(|| messages::unreadable(pipeline, observed, now))
             .unwrap_or_else(|| {

@@ -35,6 +35,7 @@ mod statuses_of_readers;
 mod stored;
 mod together;
 mod unconnected;
+mod unfetched;
 mod volumes;
 mod wording;
 
@@ -107,6 +108,7 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         unread: None,
         silent: Vec::new(),
         unconnected: None,
+        unfetched: None,
         full_volumes: Vec::new(),
         sink: SinkSeen::NotKnown,
         inserts_in_doubt: false,

@@ -1,11 +1,23 @@
 //! Gateways that reach no broker, as they say. The operator may reach the addresses of the spec where pods do not reach those that brokers
 //! announce. Nothing is remembered: each gateway says for how long.
 
-use super::{Gateway, looks::Look};
+use super::{Gateway, looks::Look, sample::report::Report};
 use sluice_plan::observed::UnconnectedSeen;
 
 /// Those that reach none; `None` while no gateway has answered.
 pub fn hear(look: Option<&Look>, gateways: &[Gateway]) -> Option<Vec<UnconnectedSeen>> {
+    let unconnected = answers(look, gateways)?.into_iter().filter_map(|(gateway, report)| {
+        let said = report.unconnected.clone()?;
+        Some(UnconnectedSeen { name: gateway.name.clone(), reason: said.reason, seconds: said.seconds })
+    });
+    Some(unconnected.collect())
+}
+
+/// What gateways answered, in their order; `None` while none has.
+pub(super) fn answers<'a>(
+    look: Option<&'a Look>,
+    gateways: &'a [Gateway],
+) -> Option<Vec<(&'a Gateway, &'a Report)>> {
     let look = look?;
     let answer = |gateway| Some((gateway, look.of(gateway)?.report.as_ref().ok()?));
     let mut answers: Vec<_> = gateways.iter().filter_map(answer).collect();
@@ -14,17 +26,13 @@ pub fn hear(look: Option<&Look>, gateways: &[Gateway]) -> Option<Vec<Unconnected
     }
     // The cache of pods has no order, and a message with another order is a write.
     answers.sort_unstable_by_key(|(gateway, _)| gateway.ordinal);
-    let unconnected = answers.into_iter().filter_map(|(gateway, report)| {
-        let said = report.unconnected.clone()?;
-        Some(UnconnectedSeen { name: gateway.name.clone(), reason: said.reason, seconds: said.seconds })
-    });
-    Some(unconnected.collect())
+    Some(answers)
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::{
-        super::{Absence, Error, looks::Said, sample::report::Report},
+        super::{Absence, Error, looks::Said},
         *,
     };
     use serde_json::json;
@@ -40,7 +48,7 @@ pub mod tests {
         Gateway::of(&serde_json::from_value(pod).unwrap()).unwrap()
     }
 
-    fn said(ordinal: u32, report: Result<Report, Error>) -> Said {
+    pub fn said(ordinal: u32, report: Result<Report, Error>) -> Said {
         let (absence, says) = (Absence::None, Says::TakesPart);
         Said { gateway: gateway(ordinal), after: Duration::ZERO, absence, says, report }
     }

@@ -6,7 +6,7 @@ use super::{
     gateway::{self, Missing, Numbers},
     messages, transactions,
 };
-use sluice_gateway_config::{GatewaySample, UnconnectedState, VolumeFullState};
+use sluice_gateway_config::{GatewaySample, UnconnectedState, UnfetchedState, VolumeFullState};
 use sluice_plan::{
     observed::{
         MessagesSeen, OpenTransaction,
@@ -36,6 +36,8 @@ pub struct Report {
     pub open_transactions: Vec<OpenTransaction>,
     /// Why it reaches no broker, while it does not.
     pub unconnected: Option<UnconnectedState>,
+    /// Messages that Kafka does not give it.
+    pub unfetched: Option<UnfetchedState>,
     /// Whether its volume has no room for requests.
     pub volume_full: Option<VolumeFullState>,
     /// What a canary is judged by.
@@ -55,6 +57,7 @@ impl Report {
             messages: messages::read(sample),
             open_transactions: transactions::read(sample),
             unconnected: brokers::unconnected(sample),
+            unfetched: brokers::unfetched(sample),
             volume_full: sample.volume_full,
             counted: counted::read(sample),
         }
