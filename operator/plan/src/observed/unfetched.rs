@@ -4,7 +4,7 @@ use sluice_gateway_config::{UnfetchedCause, UnfetchedState};
 
 /// Messages may wait for this many seconds after Kafka has refused them before that is said. Chosen: a right that is refused does not come
 /// back by itself, and a broker that has just started may not know it yet.
-const REFUSED_SECONDS: u64 = 15;
+const REFUSED_SECONDS: u64 = 10;
 
 /// Messages may wait for this many seconds in all other cases: the leader of a partition moves, and brokers restart. Chosen, as for a gateway
 /// that reaches no broker.

@@ -36,7 +36,7 @@ fn conditions(pipeline: &TracePipeline, facts: &Observed) -> [(String, String); 
 fn a_user_without_read_on_the_topic_makes_neither_the_source_reachable_nor_the_pipeline_ready() {
     use UnfetchedCause::TopicRefused;
     let (mut pipeline, facts) = running(&json!({}), &[]);
-    let two = facts_with(&facts, vec![seen(0, TopicRefused, 15), seen(2, TopicRefused, 70)]);
+    let two = facts_with(&facts, vec![seen(0, TopicRefused, 10), seen(2, TopicRefused, 70)]);
     let [(source, words), (ready, of_ready)] = conditions(&pipeline, &two);
     assert_eq!((source.as_str(), ready.as_str()), ("False/AuthFailed", "False/SourceUnavailable"));
     let expected = "messages wait unread: demo-gateway-0 and 1 other gateway get none from 8 partitions of the topic \"spans\", because \
@@ -49,7 +49,7 @@ fn a_user_without_read_on_the_topic_makes_neither_the_source_reachable_nor_the_p
     assert_eq!(conditions(&pipeline, &facts), [(source, words.clone()), (ready, words)]);
     let [source, ready] = conditions(&pipeline, &facts_with(&facts, Vec::new()));
     assert_eq!((source.0.as_str(), ready.0.as_str()), ("True/Ok", "True/Running"));
-    let [source, _] = conditions(&pipeline, &facts_with(&facts, vec![seen(0, TopicRefused, 14)]));
+    let [source, _] = conditions(&pipeline, &facts_with(&facts, vec![seen(0, TopicRefused, 9)]));
     assert_eq!(source.0, "True/Ok");
 }
 
@@ -59,7 +59,7 @@ fn the_secret_of_the_user_is_named() {
     let sasl = json!({"mechanism": "ScramSha512", "secretRef": {"name": "kafka-user"}});
     let pipeline: TracePipeline = with("/spec/source/kafka/sasl", sasl);
     facts.secrets.insert(SecretUse::KafkaUser, secret_seen("1111111111"));
-    let refused = vec![seen(0, UnfetchedCause::TopicRefused, 15)];
+    let refused = vec![seen(0, UnfetchedCause::TopicRefused, 10)];
     let [(_, words), _] = conditions(&pipeline, &facts_with(&facts, refused));
     let expected = " --operation Read --topic spans); the credentials are those of the Secret \"kafka-user\"";
     assert!(words.contains(expected), "{words}");
@@ -72,12 +72,12 @@ fn each_cause_has_its_reason_and_what_helps() {
     for (cause, seconds, reason, expected) in [
         (
             GroupRefused,
-            15,
+            10,
             "AuthFailed",
             "demo-gateway-0 gets none, because Kafka refuses the user the consumer group",
         ),
-        (GroupRefused, 15, "AuthFailed", "Give the user Read on the group"),
-        (GroupRefused, 15, "AuthFailed", " --operation Read --group default.demo)"),
+        (GroupRefused, 10, "AuthFailed", "Give the user Read on the group"),
+        (GroupRefused, 10, "AuthFailed", " --operation Read --group default.demo)"),
         (TopicUnknown, 60, "TopicMissing", "because Kafka does not know them. Make the topic"),
         (NoLeader, 60, "Unreachable", "because no broker leads them. Bring the brokers back"),
         (
