@@ -116,7 +116,8 @@ pub struct TracePipelineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<DeliveryStatus>,
 
-    /// What waits on the queue volumes; not set while queue.mode is Disabled.
+    /// What waits on the queue volumes; not set while queue.mode is Disabled. While a gateway is not ready or does not say it, the last
+    /// known numbers stay; not set then if they are 0, since a gateway that waits for its table has not read its volume yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueStatus>,
 

@@ -52,7 +52,8 @@ pub struct DeliveryStatus {
 #[derive(KubeSchema, Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStatus {
-    /// Blocks that wait, over all gateways, in steps: the number stays until it is half or twice as many. 0 is exact.
+    /// Blocks that wait, over all gateways, in steps: the number stays until it is half or twice as many. 0 is exact:
+    /// every gateway has read its volume, and nothing waits there.
     pub blocks: i64,
     /// Bytes of the files on the volumes, over all gateways, in the same steps.
     pub bytes: i64,

@@ -5,7 +5,9 @@ mod lines;
 mod services;
 
 use crate::cluster::Said;
-use lines::{behind, delivery, deprecated, edge, left_alone, queue, reads, runs, size_of, writes};
+use lines::{
+    behind, delivery, deprecated, edge, keep_claims, left_alone, queue, reads, runs, size_of, writes,
+};
 use serde::Serialize;
 use services::Services;
 use sluice_crds::{
@@ -122,7 +124,12 @@ impl Story {
             } else {
                 "the operator has not reconciled the newest spec yet".into()
             },
-            to_do: left_alone(pipeline).into_iter().chain(seen.to_do()).chain(deprecated(pipeline)).collect(),
+            to_do: left_alone(pipeline)
+                .into_iter()
+                .chain(seen.to_do())
+                .chain(keep_claims(pipeline, status))
+                .chain(deprecated(pipeline))
+                .collect(),
             services: None,
         }
     }

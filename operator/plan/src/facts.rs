@@ -44,7 +44,7 @@ pub struct Observed {
     pub has_uncommitted: bool,
     /// What all gateways promise; `None` when they were not asked, or one did not say.
     pub delivery: Option<DeliveryStatus>,
-    /// What waits on their volumes, not rounded; `None` when none said it.
+    /// What waits on their volumes, not rounded; `None` while a gateway is not ready, or has not said it.
     pub queue: Option<QueueStatus>,
     /// Whether each gateway that is ready now has reported, since it was started, that nothing waits there.
     pub has_empty_queue: bool,

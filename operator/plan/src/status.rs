@@ -253,6 +253,8 @@ fn memory_resizes(before: &[MemoryResize], observed: &Observed) -> Vec<MemoryRes
     observed.memory_resizes.clone().unwrap_or_else(|| resize::still(before, gateways))
 }
 
+/// What waits on the volumes. While it is not known, the number that was written last stays, except for 0: a gateway that has not read its
+/// volume yet may hold the only copy of rows, and must not look empty.
 fn queue(
     pipeline: &TracePipeline,
     before: Option<QueueStatus>,
@@ -263,7 +265,12 @@ fn queue(
         bytes: coarse::backlog(before.map(|written| written.bytes), seen.bytes),
     };
     match pipeline.spec.queue.mode {
-        QueueMode::Spill => seen.map(coarse).or(before),
+        QueueMode::Spill => seen.map(coarse).or(before.filter(|written| waits(pipeline, *written))),
         QueueMode::Disabled => None,
     }
+}
+
+/// Whether something waits. Logs of `source.otlp` have no blocks; with Kafka, files without blocks stay for a while.
+fn waits(pipeline: &TracePipeline, queue: QueueStatus) -> bool {
+    if pipeline.spec.source.otlp.is_some() { queue.bytes > 0 } else { queue.blocks > 0 }
 }

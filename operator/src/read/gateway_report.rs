@@ -60,7 +60,7 @@ pub struct ReportMemory {
     open_transactions: OpenTransactions,
 }
 
-/// What all ready gateways report together at this look. During a rollout, the last report of other gateways holds for the status. That nothing is
+/// What all ready gateways report together at this look. During a rollout, the last report of other gateways holds for the status. What is
 /// queued is known only of the gateways that reported it. `reads_kafka` says whether they could use the table before they were ready.
 pub fn hear(
     memory: &mut Option<ReportMemory>,
@@ -75,7 +75,9 @@ pub fn hear(
         // They were asked and have not answered yet: their last report holds, except for what may have ended since.
         if is_fresh || look.map_or(!ready.is_empty(), |look| look.at == before.at) {
             let mut said = before.said_of(&ready, reads_kafka);
-            said.told.has_empty_queue &= is_fresh && before.by == ready;
+            let is_by_them = before.by == ready;
+            said.told.queue = said.told.queue.filter(|_| is_by_them);
+            said.told.has_empty_queue &= is_fresh && is_by_them;
             return said;
         }
     }

@@ -25,7 +25,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{Api, ResourceExt};
-use sluice_crds::{InitialOffset, KafkaSource, Lag, QueueMode, SchemaManagement, TracePipeline};
+use sluice_crds::{InitialOffset, KafkaSource, Lag, QueueMode, QueueStatus, SchemaManagement, TracePipeline};
 use sluice_plan::{
     EdgeSeen, KeptVersions, Names, Observed, Partitions, SchemaSeen, Secrets, ServersSeen, StorageClassSeen,
     TopicSeen, Unresolved, WorkloadSeen, asks_first, group_of, group_owner, names,
@@ -118,6 +118,7 @@ pub async fn observe(
         schema_job: job,
         partitions,
         refused_properties: pipeline.spec.source.kafka.as_ref().map(refused_properties).unwrap_or_default(),
+        queue: queue(report.told.queue, &gateways, workload.as_ref()),
         workload,
         edge: edge(&names, &world.cache),
         lag: lag_messages.map(as_lag),
@@ -125,7 +126,6 @@ pub async fn observe(
         has_uncommitted: kafka.as_ref().is_some_and(Sample::has_uncommitted),
         secrets,
         delivery: report.told.delivery,
-        queue: report.told.queue,
         has_empty_queue: report.told.has_empty_queue,
         messages_lost: report.messages_lost,
         messages: report.messages,
@@ -145,6 +145,17 @@ pub async fn observe(
         ..Observed::default()
     };
     Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways, look })
+}
+
+/// What waits on the volumes of all gateways; `None` while one is missing or not ready. It may wait for its table, and reads its volume after that.
+fn queue(
+    told: Option<QueueStatus>,
+    gateways: &[Gateway],
+    workload: Option<&WorkloadSeen>,
+) -> Option<QueueStatus> {
+    let wanted = usize::try_from(workload?.wanted).ok()?;
+    let is_known = gateways.len() >= wanted && gateways.iter().all(|gateway| gateway.is_ready);
+    told.filter(|_| is_known)
 }
 
 fn as_lag(messages: u64) -> Lag {

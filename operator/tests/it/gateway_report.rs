@@ -56,6 +56,22 @@ async fn guarantee_and_queue_of_all_gateways_stand_in_the_status() {
     assert_eq!(bench.server.take_writes(), []);
 }
 
+/// A gateway that waits for its table has not read its volume, which may hold the only copy of rows.
+#[tokio::test]
+async fn a_queue_is_not_known_to_be_empty_while_a_gateway_has_not_read_its_volume() {
+    let empty = format!("{ONCE}sluice_gateway_spool_blocks 0\nsluice_gateway_spool_bytes 0\n");
+    let (mut bench, pods) = saying(&empty).await;
+    bench.restart();
+    bench.reconcile("prod").await.unwrap();
+    assert_eq!(status(&bench)["queue"], json!({"blocks": 0, "bytes": 0}));
+    pods.all[1].behaviour.lock().unwrap().more = ONCE.into();
+    pods.is_unready(1);
+    bench.gateways_are_ready("prod", 1);
+    bench.restart();
+    bench.reconcile("prod").await.unwrap();
+    assert!(status(&bench)["queue"].is_null(), "{}", status(&bench));
+}
+
 #[tokio::test]
 async fn what_rows_survive_stands_beside_the_guarantee_and_is_no_event() {
     let (mut bench, pods) =

@@ -1,8 +1,10 @@
 //! The lines of a pipeline's summary, one function each.
 
 use crate::table::{size, time};
-use sluice_crds::{EXACTLY_ONCE, ManagementState, ScalingMode, TracePipeline, TracePipelineStatus};
-use sluice_plan::words::plural;
+use sluice_crds::{
+    EXACTLY_ONCE, ManagementState, QueueMode, QueueStatus, ScalingMode, TracePipeline, TracePipelineStatus,
+};
+use sluice_plan::words::{form, plural};
 
 pub(super) fn runs(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
     let Some(wanted) = status.desired_replicas else { return "no gateways yet".into() };
@@ -110,16 +112,55 @@ pub(super) fn behind(pipeline: &TracePipeline, status: &TracePipelineStatus) -> 
 }
 
 pub(super) fn queue(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {
-    let Some(queue) = status.queue else { return "no volume, or unknown".into() };
-    if pipeline.spec.source.otlp.is_some() {
-        let bytes = size(u64::try_from(queue.bytes).unwrap_or(0));
-        return format!("the logs have {bytes} on the queue volumes, which are the only copy of what waits");
+    let line = match (status.queue, unknown_queue(pipeline, status)) {
+        (Some(queue), None) => waiting(pipeline, queue)
+            .unwrap_or_else(|| "nothing waits on the queue volumes of the gateways".into()),
+        (None, None) => "no volume, or unknown".into(),
+        (queue, Some(unknown)) => match queue.and_then(|queue| waiting(pipeline, queue)) {
+            Some(before) => format!("{before} when it was last known; {unknown}"),
+            None => unknown,
+        },
+    };
+    match status.volumes.as_ref().map_or(0, |volumes| volumes.orphaned) {
+        0 => line,
+        orphaned => {
+            format!("{line}; {} without a gateway may hold something", plural(orphaned, "queue volume"))
+        }
     }
-    if queue.blocks == 0 {
-        return "nothing waits on the queue volumes".into();
-    }
+}
+
+/// What waits, in words; `None` if nothing does.
+fn waiting(pipeline: &TracePipeline, queue: QueueStatus) -> Option<String> {
     let bytes = size(u64::try_from(queue.bytes).unwrap_or(0));
-    format!("{}, {bytes} on the queue volumes", plural(queue.blocks, "block"))
+    if pipeline.spec.source.otlp.is_some() {
+        let words = "on the queue volumes, which are the only copy of what waits";
+        return (queue.bytes > 0).then(|| format!("the logs have {bytes} {words}"));
+    }
+    (queue.blocks > 0).then(|| format!("{}, {bytes} on the queue volumes", plural(queue.blocks, "block")))
+}
+
+/// Why it is not known how much waits; `None` if it is known, or if no gateway is wanted. A gateway reads its volume only once it can use its
+/// table, and is not ready before.
+fn unknown_queue(pipeline: &TracePipeline, status: &TracePipelineStatus) -> Option<String> {
+    let is_on = pipeline.spec.queue.mode == QueueMode::Spill;
+    let wanted = status.desired_replicas.filter(|wanted| is_on && *wanted > 0)?;
+    let why = match wanted.saturating_sub(status.ready_replicas.unwrap_or(0)) {
+        0 if status.queue.is_some() => return None,
+        0 => "not every gateway has said what waits on its volume".to_owned(),
+        unready => format!(
+            "{unready} of {} {} not ready and may not have read {} yet",
+            plural(wanted, "gateway"),
+            form(unready, "is", "are"),
+            form(unready, "its volume", "their volumes")
+        ),
+    };
+    Some(format!("{why}: how much waits is not known"))
+}
+
+/// That claims are to be kept while it is not known what is on their volumes, if that may be the only copy of rows.
+pub(super) fn keep_claims(pipeline: &TracePipeline, status: &TracePipelineStatus) -> Option<String> {
+    let unknown = unknown_queue(pipeline, status).filter(|_| pipeline.spec.has_only_copies_on_volumes())?;
+    Some(format!("delete no claim of a queue volume, which may hold the only copy of rows: {unknown}"))
 }
 
 pub(super) fn delivery(pipeline: &TracePipeline, status: &TracePipelineStatus) -> String {

@@ -91,6 +91,48 @@ fn a_pipeline_without_kafka_says_where_it_accepts_spans_and_what_waits() {
 }
 
 #[test]
+fn a_volume_that_no_gateway_has_read_does_not_look_empty() {
+    let told = |ready: u32, queue: Value, commit: &str| {
+        let mut status = well(&[]);
+        status["readyReplicas"] = json!(ready);
+        status["queue"] = queue;
+        let mut object = serde_json::to_value(pipeline(&status)).unwrap();
+        object["spec"]["delivery"]["commit"] = json!(commit);
+        let story = Story::of(&serde_json::from_value(object).unwrap());
+        (story.queue, story.to_do)
+    };
+    let empty = json!({"blocks": 0, "bytes": 4_096});
+    let nothing = "nothing waits on the queue volumes of the gateways".to_owned();
+    assert_eq!(told(3, empty.clone(), "AfterEnqueue"), (nothing, Vec::new()));
+    let unknown =
+        "2 of 3 gateways are not ready and may not have read their volumes yet: how much waits is not known";
+    let to_do = format!("delete no claim of a queue volume, which may hold the only copy of rows: {unknown}");
+    // An older operator leaves 0 in the status.
+    for queue in [Value::Null, empty] {
+        let all = told(1, queue.clone(), "AfterEnqueue");
+        assert_eq!(all, (unknown.to_owned(), vec![to_do.clone()]));
+        assert_eq!(told(1, queue, "AfterInsert"), (unknown.to_owned(), Vec::new()), "Kafka has the rows");
+    }
+    let (line, to_do) = told(2, json!({"blocks": 3, "bytes": 24_000_000}), "AfterEnqueue");
+    let last = "3 blocks, 22 MiB on the queue volumes when it was last known; 1 of 3 gateways is not ready";
+    assert!(line.starts_with(last) && line.ends_with("how much waits is not known"), "{line}");
+    assert_eq!(to_do.len(), 1);
+    let (line, to_do) = told(3, Value::Null, "AfterEnqueue");
+    assert_eq!(line, "not every gateway has said what waits on its volume: how much waits is not known");
+    assert_eq!(to_do.len(), 1);
+}
+
+#[test]
+fn volumes_without_a_gateway_may_hold_something() {
+    let mut status = well(&[]);
+    status["queue"] = json!({"blocks": 0, "bytes": 0});
+    status["volumes"] = json!({"desired": "1Gi", "resized": 3, "pending": 0, "drained": 0, "orphaned": 1});
+    let line = Story::of(&pipeline(&status)).queue;
+    let left = "1 queue volume without a gateway may hold something";
+    assert_eq!(line, format!("nothing waits on the queue volumes of the gateways; {left}"));
+}
+
+#[test]
 fn a_pipeline_that_references_a_connection_names_it() {
     let lines = |status: &Value| {
         let mut object = serde_json::to_value(pipeline(status)).unwrap();

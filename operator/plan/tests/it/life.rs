@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use sluice_crds::{
     DeletionPolicy, DrainOutcome, DrainState, DrainStatus, FINALIZER, ManagementState, OnTimeout, QueueMode,
-    Resources, ScalingMode, SuspensionStatus, TopicStatus, TracePipeline, TracePipelineStatus,
+    QueueStatus, Resources, ScalingMode, SuspensionStatus, TopicStatus, TracePipeline, TracePipelineStatus,
 };
 use sluice_plan::{
     ClaimSeen, Intent, Moment, Observed, Planned, SourceFailure, StorageClassSeen, TopicSeen, WorkloadSeen,
@@ -414,4 +414,17 @@ proptest! {
         let is_empty = there.is_none() && alone.is_none();
         prop_assert_eq!(is_let_go, is_late || (!orphan && is_empty));
     }
+}
+
+#[test]
+fn a_queue_that_is_not_known_is_never_written_as_empty() {
+    let queue = |blocks, bytes| Some(QueueStatus { blocks, bytes });
+    let written = |before: Option<QueueStatus>, seen: Option<QueueStatus>| {
+        let (mut pipeline, facts) = running(&json!({}), &[]);
+        pipeline.status = Some(TracePipelineStatus { queue: before, ..TracePipelineStatus::default() });
+        said(&pipeline, &Observed { queue: seen, ..facts }).queue
+    };
+    assert_eq!(written(queue(0, 4_096), None), None);
+    assert_eq!(written(queue(3, 24_000_000), None), queue(3, 24_000_000), "as last known");
+    assert_eq!(written(queue(3, 24_000_000), queue(0, 0)), queue(0, 0), "every gateway has said it");
 }

@@ -77,13 +77,14 @@ pub fn table_error(sample: &GatewaySample) -> Option<&'static str> {
     }
 }
 
-/// What holds for all of those that said something. The queue's numbers are sums; a guarantee, and that nothing is queued, is known once
-/// all have told theirs, and is the weakest.
+/// What holds for all of them. The guarantee and the queue are known once all have told theirs: the guarantee is the weakest, and the queue's
+/// numbers are sums. A gateway that has not read its volume yet says nothing of its queue, which may be long.
 pub fn together(told: &[Told]) -> Told {
-    let queues: Vec<QueueStatus> = told.iter().filter_map(|one| one.queue).collect();
-    let sum = |of: fn(&QueueStatus) -> i64| queues.iter().map(of).fold(0, i64::saturating_add);
-    let queue = (!queues.is_empty())
-        .then(|| QueueStatus { blocks: sum(|queue| queue.blocks), bytes: sum(|queue| queue.bytes) });
+    let queues: Option<Vec<QueueStatus>> = told.iter().map(|one| one.queue).collect();
+    let queue = queues.filter(|queues| !queues.is_empty()).map(|queues| {
+        let sum = |of: fn(&QueueStatus) -> i64| queues.iter().map(of).fold(0, i64::saturating_add);
+        QueueStatus { blocks: sum(|queue| queue.blocks), bytes: sum(|queue| queue.bytes) }
+    });
     let is_known = !told.is_empty() && told.iter().all(|one| one.delivery.is_some());
     let all = told.iter().map(|one| one.delivery.clone());
     let delivery = if is_known { all.reduce(weaker).flatten() } else { None };
@@ -258,7 +259,16 @@ mod tests {
         assert_eq!(together(&[once, Told::default()]).delivery, None, "one is silent");
         assert_eq!(together(&[]), Told::default());
         let full = Told { queue: Some(QueueStatus { blocks: 1, bytes: i64::MAX }), ..Told::default() };
-        let sum = together(&[full.clone(), Told::default(), full]).queue;
+        let sum = together(&[full.clone(), full]).queue;
         assert_eq!(sum, Some(QueueStatus { blocks: 2, bytes: i64::MAX }));
+    }
+
+    #[test]
+    fn what_waits_is_not_known_while_a_gateway_has_not_read_its_volume() {
+        let unread = read(&GatewaySample::default());
+        for others in [queueing(0, 0), queueing(3, 24_000_000)] {
+            assert_eq!(together(&[read(&others), unread.clone()]).queue, None);
+        }
+        assert_eq!(together(&[read(&queueing(0, 0))]).queue, Some(QueueStatus { blocks: 0, bytes: 0 }));
     }
 }
