@@ -5,6 +5,7 @@
 
 mod apply_failure;
 mod coarse;
+mod counts;
 pub(crate) mod derived;
 mod edge;
 mod inserts;

@@ -98,11 +98,7 @@ pub async fn observe(
     let database = pipeline.spec.sink.clickhouse.database.as_str();
     let table = missing_table::hear(&report, &not_ready, (workload.as_ref(), database));
     if let Some(workload) = &mut workload {
-        let now = Timestamp::now();
-        workload.count_unready(now);
-        let unmounted = |pod: &Pod| Some((pods::ordinal(pod)?, pods::unmounted(pod, now)?));
-        let NotReady { reasons, unheard, .. } = not_ready;
-        workload.told_by(&pods.iter().filter_map(unmounted).chain(reasons).collect(), &unheard);
+        tell(workload, &pods, not_ready);
     }
     let volumes = volumes::look(pipeline, &names, &pods, stateful_set.as_deref(), world).await?;
     let is_class_needed = workload.is_none() || needs_class(&pipeline.spec.queue, &volumes);
@@ -145,6 +141,14 @@ pub async fn observe(
         ..Observed::default()
     };
     Ok(Facts { observed, lag_messages, kafka, stateful_set, pods, gateways, look })
+}
+
+/// Adds why gateways are not ready, as their pods and they themselves say.
+fn tell(workload: &mut WorkloadSeen, pods: &[Pod], NotReady { reasons, unheard, .. }: NotReady) {
+    let now = Timestamp::now();
+    workload.count_unready(now);
+    let unmounted = |pod: &Pod| Some((pods::ordinal(pod)?, pods::unmounted(pod, now)?));
+    workload.told_by(&pods.iter().filter_map(unmounted).chain(reasons).collect(), &unheard);
 }
 
 /// What waits on the volumes of all gateways; `None` while one is missing or not ready. It may wait for its table, and reads its volume after that.

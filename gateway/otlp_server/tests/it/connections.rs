@@ -136,22 +136,6 @@ async fn so_many_connections_of_grpc_have_a_wide_window_and_leave_it_to_others_w
 }
 
 #[tokio::test]
-async fn requests_larger_than_the_window_come_whole_also_beside_each_other() {
-    for wide_windows_max in [0, 1] {
-        let world = World::accepting(|config| config.limits.wide_windows_max = wide_windows_max).await;
-        let body = Bytes::from(framed(0, &vec![7; 1 << 20]));
-        let client = Http2::connect(world.grpc).await;
-        for _ in 0..4 {
-            let begun = [(); 3].map(|()| client.begin(export(&[], Full::new(body.clone()))));
-            for answer in begun {
-                assert_eq!(soon(answer).await.unwrap().unwrap().grpc().0, "0");
-            }
-        }
-        assert_eq!(world.budget.used_bytes(), 0);
-    }
-}
-
-#[tokio::test]
 async fn a_connection_of_http_1_waits_for_its_next_request_longer_than_for_its_headers() {
     let world = World::accepting(|config| config.limits.header_read_timeout = SHORT).await;
     let mut stream = soon(TcpStream::connect(world.http)).await.unwrap();

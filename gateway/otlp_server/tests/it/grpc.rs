@@ -227,3 +227,19 @@ async fn grpc_on_the_port_of_http_is_told_the_other() {
     assert_eq!(answer.grpc().0, "12");
     assert!(answer.grpc().1.contains(&format!("OTLP/gRPC is on port {}", world.grpc.port())));
 }
+
+#[tokio::test]
+async fn requests_larger_than_the_window_come_whole_also_beside_each_other() {
+    for wide_windows_max in [0, 1] {
+        let world = World::accepting(|config| config.limits.wide_windows_max = wide_windows_max).await;
+        let body = Bytes::from(framed(0, &vec![7; 1 << 20]));
+        let client = Http2::connect(world.grpc).await;
+        for _ in 0..4 {
+            let begun = [(); 3].map(|()| client.begin(export(&[], Full::new(body.clone()))));
+            for answer in begun {
+                assert_eq!(soon(answer).await.unwrap().unwrap().grpc().0, "0");
+            }
+        }
+        assert_eq!(world.budget.used_bytes(), 0);
+    }
+}

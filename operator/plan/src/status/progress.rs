@@ -12,6 +12,7 @@ use crate::{
     pipeline::{Intent, repeated_endpoints::servers_of_two_shards},
     planned::{Plan, Planned, Waiting},
     status::{
+        counts::{existing, share},
         derived::whole_mib,
         edge, inserts, messages,
         not_ready::{those_not, troubles, what_helps},
@@ -478,20 +479,6 @@ fn lowered(plan: &Plan, observed: &Observed) -> Option<String> {
         "; a webhook, such as a VerticalPodAutoscaler, has lowered memory limits below {}, so that blocks have less room: {pods}",
         whole_mib(planned)
     ))
-}
-
-/// So many of all gateways, with what they are.
-fn share(count: u32, all: u32, (one, more): (&str, &str)) -> String {
-    format!("{count} of {} {}", plural(all, "gateway"), form(all, one, more))
-}
-
-/// Gateways that exist beside those wanted, which may be fewer.
-fn existing(there: u32, wanted: u32) -> String {
-    if there <= wanted {
-        return share(there, wanted, ("exists", "exist"));
-    }
-    let exist = form(there, "exists", "exist");
-    format!("{} {exist}, and {wanted} {} wanted", plural(there, "gateway"), form(wanted, "is", "are"))
 }
 
 /// The first of them, and how many more there are; `None` where there are none.
