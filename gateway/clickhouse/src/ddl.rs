@@ -1,13 +1,15 @@
 //! The statements that create the table, its views and their tables.
 //!
 //! Job: `CREATE` statements for the columns of [`crate::column`], in any layout of the attributes, engine and order; the views
-//! ([`view`]); tables that a reader defines ([`preset`]); and the differences of an existing table ([`difference`]). Place in the flow:
+//! ([`view`]); tables that a reader defines ([`preset`]); the differences of an existing table ([`difference`]); and what adds the columns
+//! without which a table takes no rows ([`missing`]). Place in the flow:
 //! `sluice-gateway ddl` prints the statements or runs them through [`crate::probe`]. Pure: same input, same text.
 //!
 //! Limits: statements create objects, add columns and change settings; they never alter anything else, and never drop anything.
 //! Replicated tables and `ON CLUSTER` are only checked as text: they were not run against a server with Keeper.
 
 pub mod difference;
+pub mod missing;
 pub mod preset;
 pub mod view;
 

@@ -88,7 +88,7 @@ pub struct TableFit {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// The column does not exist.
-    #[error("column {column} is missing; expected {column} {expected}: add it (ALTER TABLE … ADD COLUMN)")]
+    #[error("column {column} is missing; expected {column} {expected}")]
     Missing { column: String, expected: String },
     /// The column has a type with another encoding.
     #[error(

@@ -252,7 +252,7 @@ impl Sink {
         if let Some(found) = &found.table {
             match table::check(&found.columns) {
                 Ok(fit) => report.columns = fit.columns.to_string(),
-                Err(mismatches) => return Err(Error::Table { table: self.table_name(), mismatches }),
+                Err(mismatches) => return Err(self.misfit(mismatches, &found.columns, &found.engine)),
             }
         }
         report.add(left, server);

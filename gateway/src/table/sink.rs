@@ -12,7 +12,7 @@ use sluice_clickhouse::{
     bearer::BearerFile,
     client::InsertClient,
     column::TableColumns,
-    ddl::TableSpec,
+    ddl::{TableSpec, missing},
     deduplicated::Deduplicated,
     deduplication::Deduplication,
     durability::Durability,
@@ -23,7 +23,7 @@ use sluice_clickhouse::{
     parts::TableParts,
     probe::{Probe, TableEngine},
     probe_error::ProbeError,
-    table::{self, TableFit},
+    table::{self, DescribedColumn, Mismatch, TableFit},
     tls::{Tls, TlsFiles},
     ttl::AtOnce,
 };
@@ -186,11 +186,21 @@ impl Sink {
             Ok((probe.describe(&self.table).await?, probe.engine(&self.table).await?))
         });
         let (described, engine) = described.await.map_err(|error| self.named_grant(error))?;
-        let table = self.table_name();
         if let Some(why) = engine.unfit() {
-            return Err(Error::Engine { table, engine: engine.name, why });
+            return Err(Error::Engine { table: self.table_name(), engine: engine.name, why });
         }
-        table::check(&described).map_err(|mismatches| Error::Table { table, mismatches })
+        table::check(&described).map_err(|mismatches| self.misfit(mismatches, &described, &engine.name))
+    }
+
+    /// The error for a table of this engine whose columns do not fit.
+    pub(super) fn misfit(
+        &self,
+        mismatches: Vec<Mismatch>,
+        described: &[DescribedColumn],
+        engine: &str,
+    ) -> Error {
+        let remedy = missing::remedy(&self.spec, described, engine);
+        Error::Table { table: self.table_name(), mismatches, remedy }
     }
 
     /// The table's engine, from the first server that answers.
@@ -252,8 +262,13 @@ impl Sink {
     pub async fn check_encoded(&self, encoded: &TableColumns) -> Result<TableColumns, Error> {
         let described = self.ask(|probe| async move { probe.describe(&self.table).await }).await;
         let described = described.map_err(|error| self.named_grant(error))?;
-        table::check_encoded(encoded, &described)
-            .map_err(|mismatches| Error::Table { table: self.table_name(), mismatches })
+        let mismatches = match table::check_encoded(encoded, &described) {
+            Ok(columns) => return Ok(columns),
+            Err(mismatches) => mismatches,
+        };
+        let engine = self.engine().await.map(|engine| engine.name).unwrap_or_default();
+        let remedy = missing::remedy_for_encoded(&self.spec, encoded, &described, &engine);
+        Err(Error::Table { table: self.table_name(), mismatches, remedy })
     }
 
     /// Its endpoints, as text.

@@ -44,7 +44,9 @@ async fn rows_wait_for_a_column_that_has_gone_and_go_in_once_it_is_back() {
     assert_eq!((metrics.table_fits.get(), watch.is_unfit()), (0, true));
     assert!(told.lock().unwrap().is_empty());
     let reason = sink.check_table().await.unwrap_err().to_string();
-    assert!(reason.contains("column TraceState is missing; expected TraceState String"), "{reason}");
+    let remedy =
+        format!("ALTER TABLE `{}`.`otel_traces` ADD COLUMN IF NOT EXISTS `TraceState` ", database.name);
+    assert!(reason.contains(&format!("column TraceState is missing: {remedy}")), "{reason}");
     let mended = Instant::now();
     database.execute(&format!("{table} ADD COLUMN TraceState String")).await;
     assert_eq!(watch.described(refused).await, Described::Unfit, "what was seen since the refusal is enough");

@@ -23,7 +23,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::column::{AttributeColumns, AttributeSet, Layout, TableColumns};
+use crate::column::{AttributeColumns, AttributeSet, Column, Layout, TableColumns};
 use crate::ddl::preset::ComputedColumn;
 use crate::ddl::view::View;
 use crate::ddl::{
@@ -135,19 +135,20 @@ pub fn differences(spec: &TableSpec, found: &Found) -> Vec<Difference> {
 }
 
 /// The engine that stores no rows, and passes them on to tables of other servers.
-const DISTRIBUTED: &str = "Distributed";
+pub(super) const DISTRIBUTED: &str = "Distributed";
+
+/// The tables that its rows go to.
+pub(super) const BEHIND: &str = "the tables behind this Distributed table, on all of their servers";
 
 /// The difference of a table that passes rows on. A column that it alone has is in rows that the tables behind it do not take: they wait in
 /// its queue. What is stored how is decided by those tables.
 fn behind(difference: Difference) -> Difference {
     let words = match &difference.change {
         Change::AddColumn(statement) => {
-            format!(
-                "the column in the tables behind this Distributed table, on all of their servers, and then {statement}"
-            )
+            format!("the column in {BEHIND}, and then {statement}")
         }
         Change::Create(_) | Change::ModifySetting(_) | Change::ByHand(_) => {
-            "a change of the tables behind this Distributed table, on all of their servers".to_owned()
+            format!("a change of {BEHIND}")
         }
     };
     Difference { change: Change::ByHand(words), ..difference }
@@ -186,9 +187,7 @@ fn by_hand(what: String, wanted: String, found: String, would: String) -> Differ
 
 /// The gateway's own columns that are missing or have another type.
 fn of_columns(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
-    let columns = with_layout(described_columns(&table.columns), spec, table);
-    let is_there = |name: &str| table.columns.iter().any(|column| column.name == name);
-    let missing = columns.columns().into_iter().filter(|column| !is_there(&column.name));
+    let missing = missing_columns(spec, &table.columns).into_iter();
     let added = missing.map(|column| add_column(spec, &column.name, column_line(&column, spec)));
     let mismatches = check(&table.columns).err().unwrap_or_default().into_iter();
     let others = mismatches.filter(|mismatch| !matches!(mismatch, Mismatch::Missing { .. }));
@@ -200,11 +199,18 @@ fn of_columns(spec: &TableSpec, table: &FoundTable) -> Vec<Difference> {
     added.chain(others).collect()
 }
 
+/// The gateway's own columns that a table with these columns lacks, in the order of a row.
+pub(super) fn missing_columns(spec: &TableSpec, described: &[DescribedColumn]) -> Vec<Column> {
+    let mut columns = with_layout(described_columns(described), spec, described).columns();
+    columns.retain(|column| described.iter().all(|found| found.name != column.name));
+    columns
+}
+
 /// A set of attributes without any column is added in the wanted layout.
-fn with_layout(mut columns: TableColumns, spec: &TableSpec, table: &FoundTable) -> TableColumns {
+fn with_layout(mut columns: TableColumns, spec: &TableSpec, described: &[DescribedColumn]) -> TableColumns {
     let Some(layout) = spec.layout_asked() else { return columns };
     for set in AttributeSet::ALL {
-        if found_layout(set, table).is_none() {
+        if found_layout(set, described).is_none() {
             *columns.of_mut(set) = AttributeColumns::of_layout(layout);
         }
     }
@@ -277,9 +283,9 @@ fn of_extra_column(spec: &TableSpec, column: &ExtraColumn, table: &FoundTable) -
 
 fn of_layout(spec: &TableSpec, table: &FoundTable) -> Option<Difference> {
     let wanted = spec.layout_asked()?;
-    let other = AttributeSet::ALL
-        .into_iter()
-        .find_map(|set| found_layout(set, table).filter(|found| *found != wanted).map(|found| (set, found)));
+    let other = AttributeSet::ALL.into_iter().find_map(|set| {
+        found_layout(set, &table.columns).filter(|found| *found != wanted).map(|found| (set, found))
+    });
     other.map(|(set, found)| {
         let what = format!("layout of {}", set.name());
         by_hand(what, format!("{wanted:?}"), format!("{found:?}"), NEW_TABLE.into())
@@ -313,11 +319,11 @@ fn of_computed_column(spec: &TableSpec, column: &ComputedColumn, table: &FoundTa
 }
 
 /// The layout of a set of attributes, if any of its columns exists.
-fn found_layout(set: AttributeSet, table: &FoundTable) -> Option<Layout> {
-    let columns = described_columns(&table.columns);
+fn found_layout(set: AttributeSet, described: &[DescribedColumn]) -> Option<Layout> {
+    let columns = described_columns(described);
     let layout = columns.of(set).layout();
     let names = set.columns(layout);
-    table.columns.iter().any(|found| names.iter().any(|name| name.name == found.name)).then_some(layout)
+    described.iter().any(|found| names.iter().any(|name| name.name == found.name)).then_some(layout)
 }
 
 /// Paths with another type or none, and the number of paths with a column of their own.

@@ -48,11 +48,13 @@ pub enum Error {
     #[error(transparent)]
     Probe(ProbeError),
     /// The table's columns do not fit.
-    #[error("the table {table} does not fit: {}", list(.mismatches))]
+    #[error("the table {table} does not fit: {}", list(.mismatches, .remedy.as_deref()))]
     Table {
         table: String,
         /// Every column that is missing or of another type.
         mismatches: Vec<Mismatch>,
+        /// What adds those that are missing.
+        remedy: Option<String>,
     },
     /// The user may not insert.
     #[error("the user {user} may not INSERT into {table} at {endpoint}: GRANT INSERT ON {table} TO {user}")]
@@ -153,8 +155,18 @@ impl Error {
     }
 }
 
-fn list(mismatches: &[Mismatch]) -> String {
-    mismatches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+/// All that is missing together, with one remedy, and then the others.
+fn list(mismatches: &[Mismatch], remedy: Option<&str>) -> String {
+    let Some(remedy) = remedy else {
+        return mismatches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    };
+    let (missing, others): (Vec<&Mismatch>, Vec<_>) =
+        mismatches.iter().partition(|mismatch| matches!(mismatch, Mismatch::Missing { .. }));
+    let names: Vec<_> = missing.iter().map(|mismatch| mismatch.column()).collect();
+    let (columns, are) = if names.len() == 1 { ("column", "is") } else { ("columns", "are") };
+    let mut texts = vec![format!("{columns} {} {are} missing: {remedy}", names.join(", "))];
+    texts.extend(others.into_iter().map(ToString::to_string));
+    texts.join("; ")
 }
 
 /// The error of a setting that the server does not accept from the user, with what helps.
@@ -193,6 +205,27 @@ mod tests {
     fn other(code: u32, reason: &str) -> ProbeError {
         let (action, endpoint) = ("testing the settings of an INSERT".into(), "http://c:8123".into());
         ProbeError::Other { action, endpoint, code: Some(code), reason: reason.into() }
+    }
+
+    #[test]
+    fn columns_that_are_missing_come_with_one_statement() {
+        let missing = |column: &str| Mismatch::Missing { column: column.into(), expected: "String".into() };
+        let computed =
+            Mismatch::Type { column: "Duration".into(), expected: "UInt64".into(), found: "String".into() };
+        let of = |mismatches, remedy: Option<&str>| {
+            let remedy = remedy.map(str::to_owned);
+            Error::Table { table: "otel.otel_traces".into(), mismatches, remedy }.to_string()
+        };
+        let add = "ALTER TABLE `otel`.`otel_traces` ADD COLUMN IF NOT EXISTS `TraceState` String";
+        let one = of(vec![missing("TraceState")], Some(add));
+        assert_eq!(
+            one,
+            format!("the table otel.otel_traces does not fit: column TraceState is missing: {add}")
+        );
+        let several = of(vec![missing("TraceState"), computed, missing("SpanKind")], Some(add));
+        let expected =
+            format!("does not fit: columns TraceState, SpanKind are missing: {add}; column Duration has ");
+        assert!(several.contains(&expected), "{several}");
     }
 
     #[test]
