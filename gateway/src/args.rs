@@ -21,7 +21,8 @@ Exit codes:
       letters were not replayed
   64  the config or the command line is wrong; every violation is named with its field
   65  `audit`: spans are missing or doubled; `ddl apply`: rows can be written, but something differs that may not be changed
-  66  `audit`: spans have no row, but none is certainly lost: the table's TTL deleted them, or the audit cannot see them
+  66  `audit`: spans have no row, but none is certainly lost: the table's TTL deleted them, or the audit cannot see them; or
+      Kafka no longer has offsets from --since on
   69  Kafka or ClickHouse is away or refuses; `audit`: a record batch cannot be read; `run`: start it again, because the table or a
       topic has changed, or give the container more memory, because its limit is too small for the config
   75  `ddl apply`: some servers did not answer; the others are done";
@@ -101,7 +102,7 @@ Exit codes:
   0   nothing is missing or doubled
   64  the config or the command line is wrong
   65  spans are missing or doubled
-  66  spans have no row, but none is certainly lost
+  66  spans have no row, but none is certainly lost; or Kafka no longer has offsets from --since on, and the report names them
   69  Kafka or ClickHouse is away or refuses; or a record batch cannot be read, and the report names its partition";
 
 /// Empty a queue volume whose gateway is gone: insert rows that exist nowhere else, drop the rest.

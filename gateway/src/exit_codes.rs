@@ -12,7 +12,8 @@ pub const EXIT_DIFFERS: u8 = 1;
 /// `audit`: spans are missing or doubled; `ddl apply`: the table differs (sysexits.h, `EX_DATAERR`).
 pub const EXIT_FINDINGS: u8 = 65;
 
-/// `audit`: it does not see the rows of some spans, but none is certainly lost (sysexits.h, `EX_NOINPUT`).
+/// `audit`: it does not see the rows of some spans, or Kafka no longer has offsets from `--since` on, but nothing is certainly lost
+/// (sysexits.h, `EX_NOINPUT`).
 pub const EXIT_UNSEEN: u8 = 66;
 
 /// `ddl apply`: some servers did not answer and the others are done; run it again (sysexits.h, `EX_TEMPFAIL`).

@@ -189,7 +189,9 @@ fn run_audit(arguments: &AuditArguments) -> Result<ExitCode, Failure> {
         report.to_string()
     };
     let written = say(&text);
-    Ok(match (report.is_clean(), report.unread.is_empty(), report.is_complete()) {
+    // Without a start, an audit begins at whatever Kafka still has.
+    let has_gone = request.since.is_some() && !report.gone.is_empty();
+    Ok(match (report.is_clean(), report.unread.is_empty(), report.is_complete() && !has_gone) {
         (false, _, _) => ExitCode::from(EXIT_FINDINGS),
         (true, false, _) => ExitCode::from(EXIT_UNAVAILABLE),
         (true, true, false) => ExitCode::from(EXIT_UNSEEN),

@@ -11,6 +11,8 @@
 //! A record batch that cannot be read ends the reading of its partition: the audit compares the offsets before it, reports the rest as
 //! unread, and goes on with the other partitions.
 //!
+//! Offsets that the request names by number may be [`gone`] from Kafka. The report names them, because nothing is known of their spans.
+//!
 //! A span without a row is not missing if the table's TTL has deleted the row, or if the audit cannot tell: [`absence`].
 //!
 //! Limitations: rows that a person deleted look missing. Spans that a producer sent once inside and once outside the audited range look
@@ -28,6 +30,7 @@ mod absence;
 mod chunk;
 mod comparison;
 mod filter;
+mod gone;
 mod letters;
 mod moment;
 mod progress;
@@ -36,7 +39,7 @@ mod spans;
 
 pub use moment::{Moment, NotAMoment};
 pub use progress::Progress;
-pub use report::{Finding, Findings, PartitionReport, RangeReport, Report, Totals, Unread};
+pub use report::{Finding, Findings, Gone, PartitionReport, RangeReport, Report, Totals, Unread};
 
 use crate::{reading::reject::BadBatch, table::sink};
 use absence::{Absence, RowsElsewhere};
@@ -150,6 +153,7 @@ pub fn audit(
         reports: parts.iter().map(Part::report).collect(),
         sizing: config.sizing(),
         unread: BTreeMap::new(),
+        gone: parts.iter().filter_map(Part::gone).collect(),
         bell: Bell::new(offsets, tell),
     };
     auditor.compare(&reader, &parts)?;
@@ -189,6 +193,10 @@ struct Part {
     topic: String,
     partition: i32,
     range: OffsetRange,
+    /// The first offset that Kafka has.
+    oldest: i64,
+    /// Offsets before it that were asked for.
+    gone: Option<OffsetRange>,
     committed: Option<i64>,
     letters: Rc<Letters>,
 }
@@ -196,6 +204,11 @@ struct Part {
 impl Part {
     fn offsets(&self) -> u64 {
         self.range.next.saturating_sub(self.range.first).try_into().unwrap_or(0)
+    }
+
+    fn gone(&self) -> Option<Gone> {
+        let OffsetRange { first, next } = self.gone?;
+        Some(Gone { topic: self.topic.clone(), partition: self.partition, first, next, oldest: self.oldest })
     }
 
     fn report(&self) -> PartitionReport {
@@ -240,7 +253,16 @@ fn parts_of(
         let first = offset(request.since, bounds.first)?;
         let range = OffsetRange { first, next: offset(request.until, bounds.next)?.max(first) };
         let committed = committed.get(&partition).copied();
-        Ok(Part { topic: topic.to_owned(), partition, range, committed, letters: letters.clone() })
+        let (oldest, gone) = (bounds.first, gone::of(request.since, request.until, bounds.first));
+        Ok(Part {
+            topic: topic.to_owned(),
+            partition,
+            range,
+            oldest,
+            gone,
+            committed,
+            letters: letters.clone(),
+        })
     };
     wanted.into_iter().map(part).collect()
 }
@@ -270,6 +292,7 @@ struct Auditor<F> {
     sizing: Sizing,
     /// By the index of the partition, what cannot be read of its range.
     unread: BTreeMap<usize, Unread>,
+    gone: Vec<Gone>,
     bell: Bell<F>,
 }
 
@@ -384,6 +407,7 @@ impl<F: FnMut(&Progress)> Auditor<F> {
             expired_reason: self.absence.wrapped().filter(|_| totals.expired_at_once > 0),
             unseen_reasons: self.absence.reasons(),
             unread: self.unread.into_values().collect(),
+            gone: self.gone,
         }
     }
 }

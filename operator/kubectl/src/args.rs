@@ -39,7 +39,8 @@ Exit codes:
   0   nothing is missing or doubled
   64  an argument is wrong
   65  spans are missing or doubled
-  66  spans have no row, but none is certainly lost; or there is no such pipeline, or it has no gateways yet
+  66  spans have no row, but none is certainly lost; or Kafka no longer has offsets from --since on; or there is no such
+      pipeline, or it has no gateways yet
   69  Kafka, ClickHouse or the cluster is away or refuses, a record batch cannot be read, the pod did not start or was
       ended or deleted, or its log cannot be read or has no result
   130 stopped by Ctrl-C, SIGTERM or a closed terminal";

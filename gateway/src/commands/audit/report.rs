@@ -146,6 +146,20 @@ pub struct Unread {
     pub reason: String,
 }
 
+/// Offsets of a partition that were asked for, and that Kafka no longer has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Gone {
+    pub topic: String,
+    pub partition: i32,
+    /// The first one.
+    pub first: i64,
+    /// One past the last.
+    pub next: i64,
+    /// The first offset that Kafka has.
+    pub oldest: i64,
+}
+
 /// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -169,6 +183,8 @@ pub struct Report {
     pub expired_reason: Option<&'static str>,
     /// What could not be read.
     pub unread: Vec<Unread>,
+    /// What was asked for and is no longer in Kafka.
+    pub gone: Vec<Gone>,
 }
 
 impl Report {
@@ -233,6 +249,7 @@ impl fmt::Display for Report {
         }
         fmt_absent(f, self)?;
         self.unread.iter().try_for_each(|unread| fmt_unread(f, unread))?;
+        self.gone.iter().try_for_each(|gone| fmt_gone(f, gone))?;
         fmt_verdict(f, self)
     }
 }
@@ -246,7 +263,8 @@ fn counted(number: u64, one: &str, several: &str) -> String {
 fn fmt_verdict(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     let Totals { missing, doubled, waiting, unseen, .. } = report.totals;
     let spans = counted(report.totals.spans, "span", "spans");
-    let part = if report.unread.is_empty() { "" } else { " in the part that was read" };
+    let is_whole = report.unread.is_empty() && report.gone.is_empty();
+    let part = if is_whole { "" } else { " in the part that was read" };
     if !report.is_clean() {
         return writeln!(
             f,
@@ -272,6 +290,15 @@ fn fmt_unread(f: &mut fmt::Formatter<'_>, unread: &Unread) -> fmt::Result {
             "; to audit the partition without them: --topic {topic} --partition {partition} --until {first}"
         ),
     }
+}
+
+fn fmt_gone(f: &mut fmt::Formatter<'_>, gone: &Gone) -> fmt::Result {
+    let Gone { topic, partition, first, next, oldest } = gone;
+    writeln!(
+        f,
+        "gone: {topic}/{partition} offsets {first}..{next}: Kafka no longer has them (retention or deleted records), so the audit cannot \
+         compare them; the oldest offset in Kafka is {oldest}"
+    )
 }
 
 /// Spans without a row that are not missing.

@@ -1,5 +1,5 @@
 use super::super::absence::Absence;
-use super::super::report::{RangeReport, Report, Totals, Unread};
+use super::super::report::{Gone, RangeReport, Report, Totals, Unread};
 use super::*;
 use proptest::prelude::*;
 use sluice_clickhouse::ttl::RowTtl;
@@ -159,6 +159,7 @@ fn more_findings_than_are_listed_are_counted() {
         unseen_reasons: Vec::new(),
         expired_reason: None,
         unread: Vec::new(),
+        gone: Vec::new(),
     };
     let text = report.to_string();
     assert_eq!(text.matches("missing  spans/0").count(), 2, "{text}");
@@ -178,6 +179,7 @@ fn the_last_line_of_a_report_contradicts_no_other() {
         unseen_reasons: vec!["a row policy hides rows".into()],
         expired_reason: None,
         unread,
+        gone: Vec::new(),
     };
     let text = report(Totals { spans: 5, ..Totals::default() }, Vec::new()).to_string();
     assert!(
@@ -203,6 +205,32 @@ fn the_last_line_of_a_report_contradicts_no_other() {
     assert!(text.contains("not read: spans/0 offsets 3..9: too large; to audit the partition"), "{text}");
     assert!(text.contains("--topic spans --partition 0 --until 3\n"), "{text}");
     assert!(text.contains("nothing is missing or doubled in the part that was read: 5 spans"), "{text}");
+}
+
+#[test]
+fn offsets_that_kafka_no_longer_has_are_named_in_text_and_json() {
+    let gone = Gone { topic: "spans".into(), partition: 3, first: 0, next: 10, oldest: 1_400 };
+    let report = Report {
+        group: "g".into(),
+        table: "otel.otel_traces".into(),
+        partitions: Vec::new(),
+        totals: Totals::default(),
+        findings: Findings::new(0),
+        inexact_keys: 0,
+        unseen_reasons: Vec::new(),
+        expired_reason: None,
+        unread: Vec::new(),
+        gone: vec![gone],
+    };
+    let text = report.to_string();
+    assert!(text.contains("gone: spans/3 offsets 0..10: Kafka no longer has them (retention or "), "{text}");
+    assert!(
+        text.contains("; the oldest offset in Kafka is 1400\nnothing is missing or doubled in the part ")
+    );
+    let json = serde_json::to_value(&report).unwrap();
+    let expected =
+        serde_json::json!([{"topic": "spans", "partition": 3, "first": 0, "next": 10, "oldest": 1400}]);
+    assert_eq!(json["gone"], expected);
 }
 
 #[test]
@@ -242,6 +270,7 @@ fn only_spans_that_a_ttl_of_32_bits_deleted_at_once_have_the_reason() {
             unseen_reasons: Vec::new(),
             expired_reason: Some("the present TTL has 32 bits"),
             unread: Vec::new(),
+            gone: Vec::new(),
         };
         report.to_string()
     };
