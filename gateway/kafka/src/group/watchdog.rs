@@ -14,6 +14,10 @@
 //! a commit before it may be sent. After [`STILL_MAX`] the watchdog names the reason. If resuming may help, it asks for that, once per
 //! [`RECOVERY_WAIT`]. After [`RECOVERY_WAIT`] more, the stage is stuck and the pod is not ready: nothing halts in silence.
 //!
+//! Resuming does not help a partition whose next batch cannot be read, and it still counts as stuck only after both times. A change of the
+//! config needs a first gateway that stays ready for `rollout.canary.duration` (1 minute by default). If a gateway were not ready from the
+//! first such batch on, a limit that is raised but too small for the next batch would be rolled back, and so would any other change.
+//!
 //! Waiting for ClickHouse is not a halt: readiness does not depend on ClickHouse, and the waiting rows are safe. Once it accepts rows
 //! again, reading that waited for it gets its full time again, so that no partition counts as stuck.
 //!
