@@ -1,7 +1,7 @@
 //! gRPC: tonic's client, and one that breaks rules.
 
 use crate::{
-    client::{EXPORT, Http2, export_raw, framed, gzip, request, send, spans, zstd},
+    client::{self, EXPORT, Http2, export_raw, framed, gzip, request, send, spans, zstd},
     world::{World, soon},
 };
 use bytes::Bytes;
@@ -178,7 +178,7 @@ async fn a_message_that_is_too_large_is_refused_by_its_length_alone() {
     let head = [&[0], &u32::MAX.to_be_bytes()[..]].concat();
     let (body, _open) = crate::bodies::Open::new(head);
     let client = Http2::connect(world.grpc).await;
-    let answer = client.send(crate::client::export(&[], body)).await;
+    let answer = client.send(client::export(&[], body)).await;
     assert_eq!(answer.grpc().0, "8");
 }
 
@@ -235,7 +235,7 @@ async fn requests_larger_than_the_window_come_whole_also_beside_each_other() {
         let body = Bytes::from(framed(0, &vec![7; 1 << 20]));
         let client = Http2::connect(world.grpc).await;
         for _ in 0..4 {
-            let begun = [(); 3].map(|()| client.begin(export(&[], Full::new(body.clone()))));
+            let begun = [(); 3].map(|()| client.begin(client::export(&[], Full::new(body.clone()))));
             for answer in begun {
                 assert_eq!(soon(answer).await.unwrap().unwrap().grpc().0, "0");
             }
