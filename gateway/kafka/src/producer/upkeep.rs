@@ -23,6 +23,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long to wait before a producer is replaced again, if there is none.
 const REPLACE_AGAIN: Duration = Duration::from_secs(1);
 
+/// At how many looks others may still have a producer after the end: 30 s. Chosen: the thread `topic` has it while it asks brokers, for some
+/// seconds. After that, whoever has it last drops it.
+const LAST_LOOKS_MAX: u32 = 300;
+
 /// The thread's state.
 pub(super) struct Upkeep {
     pub(super) shared: Arc<Shared>,
@@ -48,13 +52,14 @@ impl Upkeep {
         }
         unused.push(self.shared.current());
         drop(self.shared);
-        loop {
+        for _ in 0..LAST_LOOKS_MAX {
             drop_unused(&mut unused);
             if unused.is_empty() {
                 break;
             }
             thread::sleep(LOOK_INTERVAL);
         }
+        drop(unused);
         // The task on `io` finds that nothing is left, and ends.
         self.context.signal().raise();
     }
@@ -76,7 +81,9 @@ impl Upkeep {
             }
             Err(error) => {
                 tracing::error!(%error, topic = self.shared.topic, "cannot create a producer; trying again");
-                thread::sleep(REPLACE_AGAIN);
+                if self.ended.recv_timeout(REPLACE_AGAIN).is_err() {
+                    // The time is over, or all handles are dropped, which the caller's next look finds as well.
+                }
                 None
             }
         }
