@@ -10,6 +10,7 @@ use e2e_fixtures::letters::Letters;
 use e2e_stack::programs;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
+use sluice_gateway_config::UnfetchedCause;
 
 use crate::environment::{self, Servers};
 use crate::prelude::*;
@@ -118,9 +119,14 @@ impl Stage {
         Ok(delivery.offset)
     }
 
+    /// The consumer group of the gateway called `name`.
+    pub fn group(&self, name: &str) -> String {
+        format!("{}-{name}", self.topic.name())
+    }
+
     /// Starts a gateway in its own group and database, called `name`, with `change` merged over its config.
     pub async fn start(&self, name: &str, change: &Value) -> Result<Gateway> {
-        let group = format!("{}-{name}", self.topic.name());
+        let group = self.group(name);
         let database = Database::create(&self.servers.server, &group.replace('-', "_")).await?;
         let made = (database.clone(), group.clone());
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
@@ -254,6 +260,19 @@ impl Gateway {
         self.wait(&format!("metric {name} = {value:?}"), async || {
             let found = self.metric(name).await?;
             Ok(Seen::when(found == value, || format!("{found:?}")))
+        })
+        .await
+    }
+
+    /// Waits until its state names why messages are not fetched, and the topic; or that all are fetched.
+    pub async fn wait_unfetched(&self, expected: Option<(UnfetchedCause, Option<&str>)>) -> Result<()> {
+        self.wait(&format!("unfetched = {expected:?}"), async || {
+            let Some(state) = self.listening.state().await? else {
+                return Ok(Seen::NotYet("it does not answer".to_owned()));
+            };
+            let found = state.sample.unfetched;
+            let said = found.as_ref().map(|found| (found.cause, found.topic.as_deref()));
+            Ok(Seen::when(said == expected, || format!("{found:?}")))
         })
         .await
     }

@@ -10,6 +10,7 @@ mod letters;
 mod operator;
 pub mod pods;
 mod tokens;
+mod unreadable;
 
 use std::process::Command;
 

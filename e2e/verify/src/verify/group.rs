@@ -15,7 +15,7 @@ use super::steps::{Steps, quiet};
 use crate::fuzz;
 
 /// Parts into which the fault scenarios are divided.
-const FAULT_PARTS: u32 = 13;
+const FAULT_PARTS: u32 = 14;
 
 /// Scenarios of a part that run at the same time. Chosen: a scenario waits for timeouts and intervals for most of its time.
 const SIDE_BY_SIDE: &str = "2";
@@ -51,7 +51,7 @@ const GATEWAY: &[&str] = &["gateway", "Cargo.lock", "Cargo.toml"];
 const FAULTS: &[&str] = &["gateway", "Cargo.lock", "e2e/faults"];
 
 /// All groups, in the order of their turns. Neighbours are of different kinds, so that consecutive commits get different tests.
-pub const ALL: [Group; 26] = [
+pub const ALL: [Group; 28] = [
     Group { name: "killed-operator", paths: OPERATOR, work: Work::Cluster(&["killed_operator::"]) },
     faults("faults-1", 1),
     Group {
@@ -119,21 +119,23 @@ pub const ALL: [Group; 26] = [
     Group {
         name: "security",
         paths: &[
-            "operator/plan/src/objects",
-            "operator/plan/src/identity",
-            "operator/src/read/kafka",
-            "operator/src/read/kafka.rs",
-            "operator/src/read/secrets.rs",
             "gateway/clickhouse/src/tls.rs",
             "gateway/config/src/security.rs",
             "gateway/kafka/src/dead_letter",
             "gateway/kafka/src/ground/security.rs",
             "gateway/kafka/src/ground/login.rs",
+            "gateway/kafka/src/group/unfetched.rs",
             "gateway/login",
             "Cargo.lock",
             "e2e/tests/it/security",
         ],
-        work: Work::Cluster(&["security::"]),
+        work: Work::Cluster(&[
+            "security::secured::a_connection_",
+            "security::secured::letters::",
+            "security::secured::rows_arrive_",
+            "security::secured::tokens::",
+            "security::secured::unreadable::",
+        ]),
     },
     faults("faults-6", 6),
     Group { name: "release", paths: GATEWAY, work: Work::Release(&["memory::", "throughput::"]) },
@@ -236,6 +238,22 @@ pub const ALL: [Group; 26] = [
         work: Work::Clients(&["otlp_clients::"]),
     },
     faults("faults-13", 13),
+    Group {
+        name: "secrets",
+        paths: &[
+            "operator/plan/src/objects",
+            "operator/plan/src/identity",
+            "operator/src/read/kafka",
+            "operator/src/read/kafka.rs",
+            "operator/src/read/secrets.rs",
+            "gateway/config/src/security.rs",
+            "gateway/login",
+            "Cargo.lock",
+            "e2e/tests/it/security",
+        ],
+        work: Work::Cluster(&["security::secured::operator::", "security::secured::pods::"]),
+    },
+    faults("faults-14", 14),
 ];
 
 const fn faults(name: &'static str, part: u32) -> Group {

@@ -16,6 +16,13 @@ pub const PASSWORD: &str = "correct horse";
 /// 22 characters of base64, as the format requires.
 const CLUSTER_ID: &str = "c2x1aWNlLXNlY3VyZS0wMQ";
 
+/// What an ACL is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    Topic,
+    Group,
+}
+
 /// A broker. Killed when dropped.
 pub struct Broker {
     child: Child,
@@ -101,14 +108,18 @@ impl Broker {
         output(&mut change).map(drop).context("change the user's password")
     }
 
-    /// Adds an ACL: the user may do this with the topic. A topic without ACLs is open to all users; with ACLs, only to the users that they
-    /// name.
-    pub fn allow(&self, user: &str, operation: &str, topic: &str) -> Result<()> {
+    /// Adds an ACL: the user may do this with the topic or the group. One without ACLs is open to all users; with ACLs, only to the users
+    /// that they name.
+    pub fn allow(&self, user: &str, operation: &str, kind: Kind, name: &str) -> Result<()> {
         let mut allow = java()?;
         allow.args(["-Xmx128m", "org.apache.kafka.tools.AclCommand", "--bootstrap-server", &self.host]);
-        allow.args(["--add", "--allow-principal", &format!("User:{user}")]);
-        allow.args(["--operation", operation, "--topic", topic]);
-        output(&mut allow).map(drop).with_context(|| format!("let {user} do {operation} with {topic}"))
+        allow.args(["--add", "--allow-principal", &format!("User:{user}"), "--operation", operation]);
+        let option = match kind {
+            Kind::Topic => "--topic",
+            Kind::Group => "--group",
+        };
+        allow.args([option, name]);
+        output(&mut allow).map(drop).with_context(|| format!("let {user} do {operation} with {name}"))
     }
 }
 

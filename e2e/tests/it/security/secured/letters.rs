@@ -1,7 +1,7 @@
 //! A dead-letter topic that the gateway's user may read but not write, because of the broker's ACL, which is corrected later.
 
 use super::Secured;
-use super::broker::USER;
+use super::broker::{Kind, USER};
 use crate::delivery::process;
 use crate::prelude::*;
 
@@ -25,7 +25,7 @@ async fn a_dead_letter_topic_that_may_not_be_written_to_stops_one_partition_unti
         let letters = stage.topic.dead_letters()?.name().to_owned();
         Topic::create(stage.kafka(), &letters, 2).await?;
         // A topic without ACLs is open to all users. From now on, this user may only read this one.
-        secured.broker.allow(USER, "Read", &letters)?;
+        secured.broker.allow(USER, "Read", Kind::Topic, &letters)?;
         let bad = stage.send(0, Some(b"no trace")).await?;
         stage.send(0, Some(&good("behind"))).await?;
         let gateway = stage.start("gateway", &change).await?;
@@ -39,7 +39,7 @@ async fn a_dead_letter_topic_that_may_not_be_written_to_stops_one_partition_unti
         ensure!(names(&gateway).await? == [[json!("beside")]], "{:?}", names(&gateway).await?);
         ensure!(gateway.letters().await?.letters.is_empty());
 
-        secured.broker.allow(USER, "Write", &letters)?;
+        secured.broker.allow(USER, "Write", Kind::Topic, &letters)?;
         gateway.wait_lag(0).await?;
         ensure!(names(&gateway).await? == [[json!("behind")], [json!("beside")]]);
         let found = gateway.letters().await?;

@@ -15,7 +15,7 @@ const PARTITIONS: u32 = 3;
 const TOKEN_SECONDS: u64 = 9;
 
 #[test]
-#[ignore = "group security"]
+#[ignore = "group secrets"]
 fn the_operator_reads_partitions_over_secured_connections() -> Result<()> {
     without_operator(Uses::OwnOperator, run)
 }

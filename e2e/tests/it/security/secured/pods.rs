@@ -83,7 +83,7 @@ impl Own {
 }
 
 #[test]
-#[ignore = "group security"]
+#[ignore = "group secrets"]
 fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Result<()> {
     scene::run("secured_pods", Uses::Servers, 4, async |scene: &mut Scene| {
         let own = Own::start(scene).await?;
