@@ -25,6 +25,10 @@ pub const BURST: Duration = Duration::from_secs(5);
 /// The longest wait that is asked of a client. Chosen: clients give up on longer ones.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 
+/// Nanoseconds of a tenth of a second. A wait is a whole number of tenths, rounded up: the text of the answer has one decimal, and would say
+/// 0.0 s of a shorter wait.
+const WAIT_STEP_NANOS: u64 = 100_000_000;
+
 /// What a tenant may send a second; `None` for no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TenantRates {
@@ -49,7 +53,7 @@ pub struct OverLimit {
     pub measure: Measure,
     /// The limit.
     pub per_second: u64,
-    /// When to send again.
+    /// When to send again: whole tenths of a second, at least one, at most [`WAIT_MAX`].
     pub after: Duration,
 }
 
@@ -101,14 +105,16 @@ impl Bucket {
         self.left = self.left.saturating_add(more).min(capacity(rate));
     }
 
-    /// How long until something is in it.
+    /// How long until something is in it, in whole tenths of a second.
     fn wait(&self, rate: u64) -> Option<Duration> {
         if self.left > 0 {
             return None;
         }
         let nanos =
             self.left.saturating_neg().checked_div(i128::from(rate)).unwrap_or(i128::MAX).saturating_add(1);
-        Some(u64::try_from(nanos).map_or(WAIT_MAX, Duration::from_nanos).min(WAIT_MAX))
+        let in_tenths = |nanos: u64| nanos.div_ceil(WAIT_STEP_NANOS).saturating_mul(WAIT_STEP_NANOS);
+        let wait = u64::try_from(nanos).map_or(WAIT_MAX, |nanos| Duration::from_nanos(in_tenths(nanos)));
+        Some(wait.min(WAIT_MAX))
     }
 }
 
@@ -280,7 +286,7 @@ mod tests {
     fn an_answer_names_the_limit_of_a_tenant_and_the_time_and_others_pass() {
         let begin = Instant::now();
         let mut tenants = Tenants::new(RATES, 10);
-        assert_eq!(tenants.admit("a", 5_200, begin), Ok(()), "larger than the bucket");
+        assert_eq!(tenants.admit("a", 5_150, begin), Ok(()), "larger than the bucket");
         let over = tenants.admit("a", 1, begin).unwrap_err();
         assert_eq!((over.measure, over.per_second), (Measure::Bytes, 1_000));
         assert_eq!(
@@ -288,14 +294,33 @@ mod tests {
             "tenant \"a\": more than the limit of 1000 bytes a second; send again in 0.2 s"
         );
         assert_eq!(tenants.admit("b", 1, begin), Ok(()));
-        assert!(tenants.admit("a", 1, after(begin, 199)).is_err());
-        assert_eq!(tenants.admit("a", 1, after(begin, 202)), Ok(()));
-        tenants.count_spans("b", 2_000);
+        assert!(tenants.admit("a", 1, after(begin, 149)).is_err());
+        assert_eq!(tenants.admit("a", 1, after(begin, 152)), Ok(()));
+        tenants.count_spans("b", 1_995);
         let over = tenants.admit("b", 1, begin).unwrap_err();
         assert_eq!((over.measure, over.after.as_millis()), (Measure::Spans, 15_000));
         tenants.count_spans("unknown", 1);
         let none = OverLimit { tenant: String::new(), ..over };
         assert!(none.to_string().starts_with("requests without a tenant: more than"), "{none}");
+    }
+
+    #[test]
+    fn a_wait_is_rounded_up_to_a_tenth_of_a_second_and_never_zero() {
+        let begin = Instant::now();
+        let rates = TenantRates { spans: None, bytes: Some(1_000_000) };
+        for (bytes, millis, words) in [
+            (5_000_000, 100, "0.1 s"),
+            (5_000_001, 100, "0.1 s"),
+            (5_099_999, 100, "0.1 s"),
+            (5_100_000, 200, "0.2 s"),
+            (1 << 40, 60_000, "60.0 s"),
+        ] {
+            let mut tenants = Tenants::new(rates, 10);
+            assert_eq!(tenants.admit("a", bytes, begin), Ok(()));
+            let over = tenants.admit("a", 1, begin).unwrap_err();
+            assert_eq!(over.after, Duration::from_millis(millis), "{bytes}");
+            assert!(over.to_string().ends_with(&format!("; send again in {words}")), "{over}");
+        }
     }
 
     #[test]
