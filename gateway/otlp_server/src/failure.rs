@@ -12,6 +12,9 @@ use std::{error::Error, io, time::Duration};
 /// Bytes of a client's own words in an answer, after which they are cut. Chosen: a path or a name is recognized by them.
 const SHOWN_BYTES_MAX: usize = 128;
 
+/// The shortest wait that is asked of a client. Chosen: a client that is told to wait 0 s sends at once, and gets the same answer.
+pub(crate) const AFTER_MIN: Duration = Duration::from_millis(100);
+
 /// Headers of a request over HTTP/1.1 from which hyper refuses it.
 const HEADERS_MAX: usize = 100;
 
@@ -64,7 +67,7 @@ pub(crate) struct Failure {
     pub code: Code,
     pub http: StatusCode,
     pub words: String,
-    /// When the client may come again; `None`: it must not.
+    /// When the client may come again, at least [`AFTER_MIN`]; `None`: it must not.
     pub after: Option<Duration>,
     /// How a client proves who it is, if it did not.
     pub challenge: Option<Challenge>,
@@ -78,7 +81,7 @@ impl Failure {
     }
 
     fn again(self, after: Duration) -> Self {
-        Self { after: Some(after), ..self }
+        Self { after: Some(after.max(AFTER_MIN)), ..self }
     }
 
     pub fn malformed(words: impl Into<String>) -> Self {

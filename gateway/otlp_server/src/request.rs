@@ -38,7 +38,7 @@ pub struct Accepted {
 }
 
 /// The request is not stored, as far as the client may assume. Words say why and what helps, and reach the client: they contain no secret.
-/// The server cuts them at [`crate::WORDS_BYTES_MAX`].
+/// The server cuts them at [`crate::WORDS_BYTES_MAX`]. A time below 100 ms reaches the client as 100 ms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// It can never be read: `INVALID_ARGUMENT`, 400. Clients drop it.

@@ -130,7 +130,7 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Refusal;
+    use crate::{failure::AFTER_MIN, request::Refusal};
     use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
     use proptest::prelude::*;
     use prost::Message as _;
@@ -144,7 +144,7 @@ mod tests {
             let status = Status::decode(status_protobuf(&failure).as_slice()).unwrap();
             prop_assert_eq!((status.code, &status.message), (14, &failure.words));
             let details = status.get_error_details();
-            prop_assert_eq!(details.retry_info().unwrap().retry_delay, Some(after));
+            prop_assert_eq!(details.retry_info().unwrap().retry_delay, Some(after.max(AFTER_MIN)));
             let json: Value = serde_json::from_str(&status_json(&failure)).unwrap();
             prop_assert_eq!(&json["message"], failure.words.as_str());
             let failure = Failure::from(Refusal::TooLarge(words));
@@ -159,6 +159,23 @@ mod tests {
             let partial = read.partial_success.unwrap_or_default();
             prop_assert_eq!(partial.rejected_spans.unsigned_abs(), rejected(&accepted));
             prop_assert_eq!(partial.error_message, cut(accepted.message));
+        }
+    }
+
+    #[test]
+    fn no_client_is_told_to_wait_for_no_time() {
+        for after in [Duration::ZERO, Duration::from_nanos(1), AFTER_MIN] {
+            let words = String::new();
+            for refusal in
+                [Refusal::TenantLimit { after, words: words.clone() }, Refusal::Retry { after, words }]
+            {
+                let failure = Failure::from(refusal);
+                let status = Status::decode(status_protobuf(&failure).as_slice()).unwrap();
+                let told = status.get_error_details().retry_info().unwrap().retry_delay;
+                assert_eq!(told, Some(AFTER_MIN), "{after:?}");
+                let json: Value = serde_json::from_str(&status_json(&failure)).unwrap();
+                assert_eq!(json["details"][0]["retryDelay"], "0.100000000s", "{after:?}");
+            }
         }
     }
 
