@@ -103,8 +103,8 @@ impl Renewal {
     /// The same after a wait of this length, when it is also told that nothing has come yet.
     pub fn missing_after(&self, waited: Duration) -> Option<Error> {
         let tokens = self.tokens.as_ref().filter(|tokens| tokens.version() == 0)?;
-        // To the nearest second: the same wait has the same words each time.
-        let seconds = waited.saturating_add(Duration::from_millis(500)).as_secs();
+        // To the nearest second, and never 0: the same wait has the same words each time.
+        let seconds = waited.saturating_add(Duration::from_millis(500)).as_secs().max(1);
         Some(tokens.failure().unwrap_or_else(|| tokens.slow(seconds)))
     }
 
@@ -249,8 +249,10 @@ mod tests {
         let renewal = Renewal::of(Some(&Login { source, extensions: Vec::new() }));
         renewal.wait_until(consumer.client(), Instant::now() + Duration::from_millis(100));
         assert_eq!((renewal.missing(), renewal.overdue()), (None, None), "no try has ended");
-        let missing = renewal.missing_after(Duration::from_millis(4_900)).unwrap().to_string();
-        assert!(missing.contains("does not answer within 5 s"), "{missing}");
+        for (millis, words) in [(4_900, "within 5 s"), (0, "within 1 s")] {
+            let missing = renewal.missing_after(Duration::from_millis(millis)).unwrap().to_string();
+            assert!(missing.contains(&format!("does not answer {words}")), "{missing}");
+        }
         assert_eq!(Renewal::of(None).missing_after(Duration::from_secs(5)), None);
     }
 
