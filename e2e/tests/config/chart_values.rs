@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use e2e_fixtures::files::{text, yaml};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Pod, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{EnvVar, Pod, Service, ServiceAccount, Volume, VolumeMount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _, Visitor, value};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use super::chart_readme::{VALUES, described};
@@ -110,6 +110,24 @@ fn a_wrong_value_is_refused_with_its_place() -> Result<()> {
 fn the_schema_has_no_pattern() -> Result<()> {
     let schema = text("charts/sluice/values.schema.json")?;
     ensure!(!schema.contains("\"pattern\""), "move the pattern to templates/_forms.tpl");
+    Ok(())
+}
+
+/// The schema refuses a key that Kubernetes would drop with a warning, and no key that Kubernetes has.
+#[test]
+fn elements_have_the_fields_of_kubernetes_and_no_others() -> Result<()> {
+    let schema: Value = serde_json::from_str(&text("charts/sluice/values.schema.json")?)?;
+    for (value, fields) in [
+        ("extraEnv", field_names::<EnvVar>()),
+        ("extraVolumes", field_names::<Volume>()),
+        ("extraVolumeMounts", field_names::<VolumeMount>()),
+    ] {
+        let element = &schema["properties"][value]["items"];
+        let known = element["properties"].as_object().into_iter().flatten();
+        let known: BTreeSet<&str> = known.map(|(key, _)| key.as_str()).collect();
+        ensure!(known == fields, "{value}: the schema has {known:?}, Kubernetes has {fields:?}");
+        ensure!(element["additionalProperties"] == false, "{value} takes other keys");
+    }
     Ok(())
 }
 
@@ -321,4 +339,38 @@ fn same<K: Serialize + DeserializeOwned>(object: &Value) -> Result<()> {
     let again = serde_json::to_value(known)?;
     ensure!(again == *object, "Kubernetes reads {again} of {object}");
     Ok(())
+}
+
+/// The fields of a type, by the names that its values have in JSON.
+fn field_names<K: DeserializeOwned>() -> BTreeSet<&'static str> {
+    let mut found = BTreeSet::new();
+    // It always fails: it has no value.
+    drop(K::deserialize(FieldNames(&mut found)));
+    found
+}
+
+/// Collects the names of the fields that a type asks for.
+struct FieldNames<'a>(&'a mut BTreeSet<&'static str>);
+
+impl<'de> Deserializer<'de> for FieldNames<'_> {
+    type Error = value::Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Self::Error> {
+        self.0.extend(fields);
+        Err(value::Error::custom("names alone"))
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(value::Error::custom("no struct"))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct seq
+        tuple tuple_struct map enum identifier ignored_any
+    }
 }
