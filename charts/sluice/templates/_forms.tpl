@@ -159,3 +159,23 @@ selector:
 {{- end -}}
 {{ toYaml $found }}
 {{- end }}
+
+{{/*
+Fails at memory of less than 1Mi, of requests and of limits. Kubernetes takes 256 as bytes and 256m as a quarter of a byte, and no container starts
+with such a limit. Chosen: a number with a forgotten or a smaller unit is below 1Mi, and what a program needs is not. The forms were checked.
+*/}}
+{{- define "sluice.checkMemory" -}}
+{{- $units := dict "" 1 "n" 0.000000001 "u" 0.000001 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
+  "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
+{{- range $of, $amounts := .Values.resources -}}
+{{- range $resource, $amount := $amounts -}}
+{{- if and (eq $resource "memory") (not (kindIs "invalid" $amount)) -}}
+{{- $text := toString $amount -}}
+{{- $unit := regexFind "([numkMGTPE]|[KMGTPE]i)$" $text -}}
+{{- if lt (mulf (trimSuffix $unit $text) (index $units $unit)) 1048576.0 -}}
+{{- fail (printf "resources.%s.memory: %s is less than 1Mi: a number without a unit is bytes, and m is a thousandth of a byte; write Mi or Gi, such as 256Mi" $of $text) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -1,11 +1,12 @@
 {{/*
 Values that are missing get their defaults: Helm deletes a value that is set to `null`, and `helm upgrade --reuse-values` from an older chart
-does not have the newer ones. Each template starts with this, which also checks the texts that have a form. `merge` would also replace `false`, 0 and "". What is not listed has no default
+does not have the newer ones. Each template starts with this, which also checks the texts that have a form, and memory. `merge` would also replace `false`, 0 and "". What is not listed has no default
 here: without it, nothing is rendered. A security context is one value: within it, a missing field stays missing (OpenShift).
 */}}
 {{- define "sluice.defaultValues" -}}
 {{- include "sluice.setMissing" (list .Values (include "sluice.defaults" . | fromYaml)) -}}
 {{- include "sluice.checkForms" . -}}
+{{- include "sluice.checkMemory" . -}}
 {{- end }}
 
 {{- define "sluice.setMissing" -}}
