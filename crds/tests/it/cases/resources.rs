@@ -16,6 +16,7 @@ pub const RESOURCES: &[Case] = &[
         refused: &[
             r#"{"limits": {"memory": "127Mi"}}"#,
             r#"{"limits": {"memory": "512"}}"#,
+            r#"{"limits": {"memory": "512m"}}"#,
             r#"{"limits": {"memory": "512M"}}"#,
             r#"{"limits": {"memory": "0.5Gi"}}"#,
             r#"{"limits": {"memory": "524288Ki"}}"#,
@@ -29,6 +30,7 @@ pub const RESOURCES: &[Case] = &[
         refused: &[
             r#"{"requests": {"memory": "64Mi"}, "limits": {"memory": "512Mi"}}"#,
             r#"{"requests": {"memory": "512M"}, "limits": {"memory": "512Mi"}}"#,
+            r#"{"requests": {"memory": "512m"}, "limits": {"memory": "512Mi"}}"#,
         ],
         message: "requests.memory is a whole number of Mi or Gi",
     },
