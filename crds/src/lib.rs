@@ -10,6 +10,7 @@ mod derived;
 mod manifest;
 mod of_kubernetes;
 mod reference;
+mod repeated;
 pub mod security;
 pub mod status;
 mod texts;
@@ -17,8 +18,9 @@ mod trace_connection;
 mod trace_pipeline;
 
 pub use derived::Derived;
-pub use manifest::{connection_crd, connection_crd_yaml, crd, crd_yaml};
+pub use manifest::{connection_crd, connection_crd_yaml, crd, crd_yaml, repeated_rules};
 pub use reference::{DERIVED, reference_markdown};
+pub use repeated::RepeatedRules;
 pub use security::{KeyUse, NamedSecret, Sasl, SaslMechanism, SecretUse, Side, Tls, UsedKey};
 pub use status::{
     ConnectionsStatus, DeliveryStatus, DrainOutcome, DrainState, DrainStatus, EXACTLY_ONCE, EdgeStatus, Lag,

@@ -19,7 +19,7 @@ pub use oauth::{
     OAuth, SaslExtension, ServiceAccountToken,
 };
 
-use crate::texts;
+use crate::{repeated::repeated_at, texts};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -156,9 +156,9 @@ pub struct BasicUsersSecretRef {
         .message("sasl has username and secretRef.usernameKey: keep username if the Secret has no key for it, else remove username"),
     validation = Rule::new("self.mechanism == 'OAuthBearer' || (has(self.secretRef) && !has(self.oauth))")
         .message("sasl.mechanism Plain, ScramSha256 or ScramSha512 needs secretRef and has no oauth: set secretRef, or mechanism OAuthBearer"),
-    validation = Rule::new("self.mechanism != 'OAuthBearer' || (has(self.oauth) && !has(self.secretRef) && !has(self.username))")
+    validation = repeated_at(&["oauth"], Rule::new("self.mechanism != 'OAuthBearer' || (has(self.oauth) && !has(self.secretRef) && !has(self.username))")
         .message("sasl.mechanism OAuthBearer needs oauth and has no username and no secretRef: a client's id and secret stand in \
-                  oauth.clientCredentials")
+                  oauth.clientCredentials"))
 )]
 pub struct Sasl {
     /// The SASL mechanism: Plain, ScramSha256, ScramSha512 or OAuthBearer. Plain sends the password in clear text and OAuthBearer the token,

@@ -7,6 +7,7 @@
 #![allow(clippy::doc_markdown, reason = "the comments on fields are descriptions, which are plain text")]
 
 use crate::{
+    repeated::repeated_at,
     security::{Sasl, Tls},
     texts,
     trace_pipeline::{Credentials, Shard, shard_rules, source},
@@ -97,7 +98,7 @@ pub struct KafkaConnection {
 #[x_kube(
     validation = Rule::new("has(self.endpoints) != has(self.shards)")
         .message("one of endpoints and shards is set, and not both: endpoints are replicas of a single shard"),
-    validation = Rule::new(shard_rules::TLS).message(shard_rules::TLS_SAID),
+    validation = repeated_at(&["tls"], Rule::new(shard_rules::TLS).message(shard_rules::TLS_SAID)),
     validation = Rule::new(shard_rules::ADDED).message(shard_rules::ADDED_SAID),
     validation = Rule::new(shard_rules::PLACE).message(shard_rules::PLACE_SAID),
     validation = Rule::new(shard_rules::FIRST).message(shard_rules::FIRST_SAID),

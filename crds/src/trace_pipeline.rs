@@ -51,7 +51,7 @@ pub use schema::{
 pub use sink::{ClickHouseSink, Credentials, SecretRef, Shard, Sink};
 pub use source::{Format, GroupProtocol, InitialOffset, KafkaSource, PropertyValue, Source};
 
-use crate::status::TracePipelineStatus;
+use crate::{repeated::repeated_at, status::TracePipelineStatus};
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
@@ -121,42 +121,42 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new("self.scaling.mode != 'External' || has(self.replicas)")
         .message("replicas must be set while scaling.mode is External: it is the first number, without which the scale subresource \
                   cannot be read; from then on the client of /scale writes it"),
-    validation = Rule::new("self.delivery.commit != 'AfterEnqueue' || self.queue.mode == 'Spill'")
+    validation = repeated_at(&["delivery.commit"], Rule::new("self.delivery.commit != 'AfterEnqueue' || self.queue.mode == 'Spill'")
         .message("delivery.commit AfterEnqueue needs queue.mode Spill: the queue volume is the only copy of what is committed and \
-                  not inserted yet"),
+                  not inserted yet")),
     validation = Rule::new("self.delivery.commit != 'AfterEnqueue' || self.scaling.drain.onTimeout != 'Force'")
         .message("scaling.drain.onTimeout Force cannot be used with delivery.commit AfterEnqueue: the queue volume is the only \
                   copy of what is committed and not inserted yet; use Abort or Job"),
-    validation = Rule::new(
+    validation = repeated_at(&["delivery.deadLetter.topic"], Rule::new(
         "!has(self.delivery.deadLetter.topic) || !has(self.source.kafka) \
          || !(self.delivery.deadLetter.topic in self.source.kafka.topics)")
-        .message("delivery.deadLetter.topic is a topic of the source, which would read its dead letters again"),
+        .message("delivery.deadLetter.topic is a topic of the source, which would read its dead letters again")),
     validation = Rule::new(
         "!has(self.scaling.idle) || !has(self.source.kafka) || self.source.kafka.groupProtocol == 'Classic'")
         .message("scaling.idle needs source.kafka.groupProtocol Classic: with the other protocol Kafka counts the retention of an offset \
                   from its commit, and deletes those of an idle topic when the last gateway leaves"),
-    validation = Rule::new("!has(self.edge) || !has(self.source.kafka) || self.source.kafka.format == 'OtlpProto'")
-        .message("edge needs source.kafka.format OtlpProto, which is how it writes messages: set that, or remove edge"),
-    validation = Rule::new(
+    validation = repeated_at(&["edge"], Rule::new("!has(self.edge) || !has(self.source.kafka) || self.source.kafka.format == 'OtlpProto'")
+        .message("edge needs source.kafka.format OtlpProto, which is how it writes messages: set that, or remove edge")),
+    validation = repeated_at(&["edge.topic"], Rule::new(
         "!has(self.edge) || !has(self.source.kafka) \
          || (has(self.edge.topic) ? self.edge.topic in self.source.kafka.topics : size(self.source.kafka.topics) == 1)")
-        .message("edge.topic is one of source.kafka.topics, and must be set if there are several"),
-    validation = Rule::new("!has(self.edge) || !has(self.source.otlp) || self.source.otlp == null")
-        .message("edge cannot be used with source.otlp: the edge writes to a topic of Kafka, and gateways accept OTLP themselves; remove edge"),
-    validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || self.queue.mode == 'Spill'")
-        .message("source.otlp needs queue.mode Spill: gateways keep requests on the queue volume before they answer them"),
-    validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || self.delivery.commit == 'AfterInsert'")
+        .message("edge.topic is one of source.kafka.topics, and must be set if there are several")),
+    validation = repeated_at(&["edge"], Rule::new("!has(self.edge) || !has(self.source.otlp) || self.source.otlp == null")
+        .message("edge cannot be used with source.otlp: the edge writes to a topic of Kafka, and gateways accept OTLP themselves; remove edge")),
+    validation = repeated_at(&["queue.mode"], Rule::new("!has(self.source.otlp) || self.source.otlp == null || self.queue.mode == 'Spill'")
+        .message("source.otlp needs queue.mode Spill: gateways keep requests on the queue volume before they answer them")),
+    validation = repeated_at(&["delivery.commit"], Rule::new("!has(self.source.otlp) || self.source.otlp == null || self.delivery.commit == 'AfterInsert'")
         .message("delivery.commit AfterEnqueue cannot be used with source.otlp: the queue volume has the only copy in any case; leave commit \
-                  out"),
-    validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || !has(self.delivery.deadLetter.topic)")
+                  out")),
+    validation = repeated_at(&["delivery.deadLetter.topic"], Rule::new("!has(self.source.otlp) || self.source.otlp == null || !has(self.delivery.deadLetter.topic)")
         .message("delivery.deadLetter.topic cannot be used with source.otlp: dead letters are on the queue volume, up to \
-                  source.otlp.deadLetterBytesMax; leave topic out"),
+                  source.otlp.deadLetterBytesMax; leave topic out")),
     validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || self.scaling.drain.onTimeout == 'Abort'")
         .message("source.otlp needs scaling.drain.onTimeout Abort: only the gateway itself inserts what is in the logs of its volume"),
     validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || !has(self.scaling.idle)")
         .message("scaling.idle cannot be used with source.otlp: without a gateway, no request is accepted"),
-    validation = Rule::new("!has(self.source.otlp) || self.source.otlp == null || !(self.scaling.mode in ['Auto', 'Recommend']) || has(self.scaling.maxReplicas)")
-        .message("source.otlp with scaling.mode Auto or Recommend needs scaling.maxReplicas: no number of partitions limits the gateways")
+    validation = repeated_at(&["scaling.maxReplicas"], Rule::new("!has(self.source.otlp) || self.source.otlp == null || !(self.scaling.mode in ['Auto', 'Recommend']) || has(self.scaling.maxReplicas)")
+        .message("source.otlp with scaling.mode Auto or Recommend needs scaling.maxReplicas: no number of partitions limits the gateways"))
 )]
 pub struct TracePipelineSpec {
     /// Where spans come from.

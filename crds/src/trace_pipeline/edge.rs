@@ -1,6 +1,6 @@
 //! The edge: OTLP into the pipeline's topic.
 
-use crate::{of_kubernetes::bounded, texts, trace_pipeline::resources::Cpu};
+use crate::{of_kubernetes::bounded, repeated::repeated_at, texts, trace_pipeline::resources::Cpu};
 use crate::{
     security::{BasicUsersSecretRef, BearerTokensSecretRef, CaSecretRef, CertificateSecretRef},
     trace_pipeline::{
@@ -25,9 +25,9 @@ use std::collections::BTreeMap;
         .message("edge.grpc.port and edge.http.port must differ: they are ports of one Service"),
     validation = Rule::new("!has(self.autoscaling) || !has(self.replicas)")
         .message("edge.replicas must not be set beside edge.autoscaling, whose HorizontalPodAutoscaler sets the number: remove one of them"),
-    validation = Rule::new(client_rules::DECOMPRESSED)
+    validation = repeated_at(&["decompressedBytesMax"], Rule::new(client_rules::DECOMPRESSED)
         .message("edge.decompressedBytesMax must not be less than edge.requestBytesMax, which a request without compression may have: \
-                  increase it, or lower requestBytesMax")
+                  increase it, or lower requestBytesMax"))
 )]
 pub struct Edge {
     /// The topic that spans are written to, as OTLP in protobuf: one of source.kafka.topics. When it is not set, their only one.

@@ -1,8 +1,11 @@
 //! OTLP that gateways accept themselves, and what it has in common with the edge.
 
-use crate::trace_pipeline::{
-    client_rules,
-    edge::{Edge, EdgeAuthentication, EdgeGrpc, EdgeHttp, EdgeService, EdgeTenants, EdgeTls},
+use crate::{
+    repeated::repeated_at,
+    trace_pipeline::{
+        client_rules,
+        edge::{Edge, EdgeAuthentication, EdgeGrpc, EdgeHttp, EdgeService, EdgeTenants, EdgeTls},
+    },
 };
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -16,9 +19,9 @@ use serde::{Deserialize, Serialize};
         .message("source.otlp needs grpc.enabled or http.enabled: set one of them to true"),
     validation = Rule::new(client_rules::PORTS)
         .message("source.otlp.grpc.port and source.otlp.http.port must differ: they are ports of one Service"),
-    validation = Rule::new(client_rules::DECOMPRESSED)
+    validation = repeated_at(&["decompressedBytesMax"], Rule::new(client_rules::DECOMPRESSED)
         .message("source.otlp.decompressedBytesMax must not be less than source.otlp.requestBytesMax, which a request without compression may \
-                  have: increase it, or lower requestBytesMax")
+                  have: increase it, or lower requestBytesMax"))
 )]
 pub struct OtlpSource {
     /// OTLP/gRPC.

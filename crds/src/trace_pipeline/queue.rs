@@ -1,6 +1,6 @@
 //! The queue volume of each gateway.
 
-use crate::texts;
+use crate::{repeated::repeated_at, texts};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new("has(self.mode) == has(oldSelf.mode) && (!has(self.mode) || self.mode == oldSelf.mode)")
         .message("queue.mode cannot be changed after the pipeline was created: gateways would lose their volumes, or need new \
                   ones"),
-    validation = Rule::new(
+    validation = repeated_at(&["maxBytes"], Rule::new(
         "!has(self.maxBytes) || !has(self.size) || !isQuantity(self.maxBytes) || !isQuantity(self.size) \
          || quantity(self.maxBytes).asInteger() <= quantity(self.size).asInteger() / 20 * 19")
-        .message("maxBytes must be at most 95 % of size, such as 9728Mi of 10Gi: the file system of the volume needs the rest")
+        .message("maxBytes must be at most 95 % of size, such as 9728Mi of 10Gi: the file system of the volume needs the rest"))
 )]
 pub struct Queue {
     /// Spill (the default): each gateway has a volume for blocks that cannot be inserted yet, or with source.otlp for requests. Disabled: it has

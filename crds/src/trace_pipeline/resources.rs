@@ -4,6 +4,7 @@
 //! other, and the object would say both. For the same reason an object that an earlier version stored has 512Mi and 500m in the former
 //! fields although no person wrote them: beside the new form these two values do not count.
 
+use crate::repeated::repeated_at;
 use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -19,15 +20,15 @@ const CPU_REQUEST: &str = "500m";
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new(
+    validation = repeated_at(&["requests.memory"], Rule::new(
         "!has(self.requests) || !has(self.requests.memory) || (has(self.limits) && has(self.limits.memory) \
          && (!isQuantity(self.requests.memory) || !isQuantity(self.limits.memory) \
          || quantity(self.requests.memory).compareTo(quantity(self.limits.memory)) == 0))")
         .message("requests.memory must equal limits.memory, since a gateway divides its limit among fixed buffers when it starts: set both \
-                  to the same quantity, or remove requests.memory"),
+                  to the same quantity, or remove requests.memory")),
     // An int has another text than itself; CEL in an API server cannot bound the text of one, so each is compared as a number. A text that is
     // no quantity is refused by the rule of its field: here it would be an error in the words of the server's parser.
-    validation = Rule::new(
+    validation = repeated_at(&["limits.cpu"], Rule::new(
         "(has(self.limits) && has(self.limits.cpu) ? (string(self.limits.cpu) != self.limits.cpu ? double(self.limits.cpu) \
          : isQuantity(self.limits.cpu) ? quantity(self.limits.cpu).asApproximateFloat() : 1000.0) \
          : has(self.cpuLimit) && isQuantity(self.cpuLimit) ? quantity(self.cpuLimit).asApproximateFloat() : 1000.0) + 0.0001 \
@@ -35,7 +36,7 @@ const CPU_REQUEST: &str = "500m";
          : isQuantity(self.requests.cpu) ? quantity(self.requests.cpu).asApproximateFloat() : 0.0) \
          : has(self.cpuRequest) && isQuantity(self.cpuRequest) ? quantity(self.cpuRequest).asApproximateFloat() : 0.5)")
         .message("limits.cpu must not be less than requests.cpu, which is 500m where it is not set: increase limits.cpu, or lower \
-                  requests.cpu"),
+                  requests.cpu")),
     validation = Rule::new(
         "!has(self.memory) || self.memory == '512Mi' || !has(self.limits) || !has(self.limits.memory) \
          || self.memory == self.limits.memory")

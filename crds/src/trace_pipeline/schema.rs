@@ -1,6 +1,6 @@
 //! The table that rows go to: who makes it, and how.
 
-use crate::texts;
+use crate::{repeated::repeated_at, texts};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,18 +10,18 @@ use std::collections::BTreeMap;
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.layout) || self.layout == 'Json' || (!has(self.maxDynamicPaths) \
+    validation = repeated_at(&["layout"], Rule::new("!has(self.layout) || self.layout == 'Json' || (!has(self.maxDynamicPaths) \
         && size(self.typedPaths.resource) == 0 && size(self.typedPaths.span) == 0)")
-        .message("layout must be Json while maxDynamicPaths or typedPaths is set: only JSON columns have paths"),
+        .message("layout must be Json while maxDynamicPaths or typedPaths is set: only JSON columns have paths")),
     validation = Rule::new("!has(self.engine) || self.engine != 'Null' \
         || (!has(self.ttl) && (!has(self.orderBy) || size(self.orderBy) == 0))")
         .message("engine Null stores nothing, so that ttl and orderBy must not be set"),
     validation = Rule::new("!has(self.durability) || self.durability != 'Quorum' || !has(self.engine) \
         || self.engine == 'ReplicatedMergeTree'")
         .message("durability Quorum needs replicas: engine must be ReplicatedMergeTree, or not set"),
-    validation = Rule::new("!has(self.preset) || ((!has(self.layout) || self.layout == 'Map') && !has(self.maxDynamicPaths) \
+    validation = repeated_at(&["preset"], Rule::new("!has(self.preset) || ((!has(self.layout) || self.layout == 'Map') && !has(self.maxDynamicPaths) \
         && size(self.typedPaths.resource) == 0 && size(self.typedPaths.span) == 0)")
-        .message("preset ClickStack stores attributes as Map: layout must be Map or not set, without maxDynamicPaths and typedPaths"),
+        .message("preset ClickStack stores attributes as Map: layout must be Map or not set, without maxDynamicPaths and typedPaths")),
     validation = Rule::new("!has(self.preset) || !has(self.columns) \
         || self.columns.all(c, !(c.name in ['SampleRate', 'ResourceAttributeItems', 'SpanAttributeItems']))")
         .message("preset ClickStack adds the columns SampleRate, ResourceAttributeItems and SpanAttributeItems: remove them from columns")

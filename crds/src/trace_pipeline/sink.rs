@@ -1,6 +1,7 @@
 //! Where rows go: one ClickHouse table, on one shard or on several.
 
 use crate::{
+    repeated::repeated_at,
     security::{ServiceAccountToken, Tls, TokenSecretRef, UserSecretRef},
     texts,
     trace_connection::ConnectionRef,
@@ -26,7 +27,7 @@ pub struct Sink {
                   with connectionRef, endpoints or shards stand in the TraceConnection"),
     validation = Rule::new("!has(self.connectionRef) || (!has(self.tls) && !has(self.credentials))")
         .message("with sink.clickhouse.connectionRef, tls and credentials stand in the TraceConnection: remove them here"),
-    validation = Rule::new(shard_rules::TLS).message(shard_rules::TLS_SAID),
+    validation = repeated_at(&["tls"], Rule::new(shard_rules::TLS).message(shard_rules::TLS_SAID)),
     // What the operator compares when the connection stands in a TraceConnection.
     validation = Rule::new(
         "!has(oldSelf.shards) || has(self.connectionRef) \

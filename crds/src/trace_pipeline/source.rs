@@ -1,6 +1,7 @@
 //! Where spans come from: topics of Kafka, or OTLP clients.
 
 use crate::{
+    repeated::repeated_at,
     security::{Sasl, Tls},
     trace_connection::ConnectionRef,
     trace_pipeline::otlp::OtlpSource,
@@ -27,6 +28,18 @@ const OWNED: &str = "self.all(k, !(k in ['bootstrap.servers', 'metadata.broker.l
 const OWNED_BEGINNINGS: &str = "self.all(k, !k.startsWith('enable.') && !k.startsWith('auto.commit.') \
     && !k.startsWith('queued.') && !k.startsWith('sluice.') && !k.startsWith('plugin.') \
     && !k.startsWith('compression.') && !k.startsWith('batch.') && !k.startsWith('queue.buffering.'))";
+
+/// The same beginnings. The planner refuses each name with one.
+const BEGINNINGS: &[&str] = &[
+    "enable.",
+    "auto.commit.",
+    "queued.",
+    "sluice.",
+    "plugin.",
+    "compression.",
+    "batch.",
+    "queue.buffering.",
+];
 
 /// The form of each broker.
 pub(crate) const BROKERS: &str = "self.all(s, s.matches('^[^/@, ]+:[1-9][0-9]{0,4}$'))";
@@ -156,9 +169,9 @@ pub struct KafkaSource {
             .message("properties has a name that another field or the gateway decides: where it reads (bootstrap.servers, \
                       auto.offset.reset), security (ssl.*, sasl.*, security.protocol), how it is a member of its group (group.*, \
                       client.*, session.timeout.ms), sizes (*.max.bytes), dead letters (acks, retries), or one that is tuned"),
-        validation = Rule::new(OWNED_BEGINNINGS)
+        validation = repeated_at(BEGINNINGS, Rule::new(OWNED_BEGINNINGS)
             .message("properties has a name with a beginning that another field or the gateway decides: enable., auto.commit., \
-                      queued., sluice., plugin., compression., batch. or queue.buffering.")
+                      queued., sluice., plugin., compression., batch. or queue.buffering."))
     )]
     pub properties: BTreeMap<String, PropertyValue>,
 }

@@ -8,11 +8,15 @@ use crate::admission::{self, is_within};
 use k8s_openapi::api::core::v1::Secret;
 use serde::Deserialize as _;
 use serde_json::Value;
-use sluice_crds::TracePipeline;
+use sluice_crds::{RepeatedRules, TracePipeline, repeated_rules};
 use sluice_plan::{
     Defaults, Observed, Planned, Refused, SchemaSeen, SecretSeen, TopicSeen, Violation, Violations,
     endpoints_left_out, plan_or_refuse, servers_of_two_shards,
 };
+use std::sync::LazyLock;
+
+/// The rules of the definitions that the planner repeats.
+static REPEATED: LazyLock<RepeatedRules> = LazyLock::new(repeated_rules);
 
 /// What becomes of a pipeline that can be read.
 pub(super) struct Trial {
@@ -83,27 +87,14 @@ pub(super) fn add_unsaid(others: &Violations, found: &mut Violations) {
     }
 }
 
-/// Whether this is said of the field: at the field, at an entry of it, or by a rule that stands at an object around it.
+/// Whether this is said of the field: at the field, at an entry of it, or by a rule that stands at an object around it and that the planner
+/// repeats at the field. A rule about names of properties says how they begin.
 fn is_about(one: &Violation, field: &str) -> bool {
     if let Some(entry) = one.path.strip_prefix(field) {
         return entry.is_empty() || entry.starts_with('[');
     }
     let inner = field.strip_prefix(&one.path).and_then(|rest| rest.strip_prefix('.'));
-    inner.is_some_and(|inner| demands(&one.message, inner, field))
-}
-
-/// Whether a rule demands something of the field, and does not only mention it: "maxBytes must be at most 95 % of size" is about `maxBytes`,
-/// and "source.otlp needs queue.mode Spill" about `queue.mode`. A rule about names of properties lists their beginnings. `inner` is the field
-/// within the object of the rule.
-fn demands(rule: &str, inner: &str, field: &str) -> bool {
-    let begins = |words: &str| {
-        let subject = words.split([' ', ':']).next().unwrap_or_default();
-        subject.ends_with(inner) && field.strip_suffix(subject).is_some_and(|rest| rest.ends_with('.'))
-    };
-    let is_needed = rule.split_once(" needs ").is_some_and(|(_, needed)| begins(needed));
-    let beginnings = rule.split_once(" a beginning ").map_or("", |(_, beginnings)| beginnings);
-    let is_listed = |word: &str| word.len() > 1 && word.ends_with('.') && inner.starts_with(word);
-    begins(rule) || is_needed || beginnings.split([' ', ',']).any(is_listed)
+    inner.is_some_and(|inner| REPEATED.has(&one.message, inner))
 }
 
 /// Facts of a healthy cluster: only the spec can be wrong.
@@ -118,5 +109,37 @@ fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
         secrets: pipeline.spec.secrets().into_iter().map(|named| (named.of, present(&named.keys))).collect(),
         schema: SchemaSeen::Succeeded,
         ..Observed::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OF_QUEUE: &str = "maxBytes must be at most 95 % of size, such as 9728Mi of 10Gi: the file system of the volume needs the rest";
+    const OF_TLS: &str =
+        "tls is set, but endpoints are http: write them as https://host:port, or leave tls out";
+
+    #[test]
+    fn a_rule_is_about_the_fields_that_it_says_and_not_about_those_of_its_words() {
+        for (path, message, field, expected) in [
+            ("spec.queue", OF_QUEUE, "spec.queue.maxBytes", true),
+            ("spec.queue", OF_QUEUE, "spec.queue.size", false),
+            ("spec.queue", "maxBytes must be another number", "spec.queue.maxBytes", false),
+            ("spec", OF_QUEUE, "spec.queue.maxBytes", false),
+            ("spec.sink.clickhouse", OF_TLS, "spec.sink.clickhouse.tls", true),
+            (
+                "TraceConnection main: spec.clickhouse",
+                OF_TLS,
+                "TraceConnection main: spec.clickhouse.tls",
+                true,
+            ),
+            ("spec.replicas", "is a text", "spec.replicas", true),
+            ("spec.source.kafka.topics[0]", "is empty", "spec.source.kafka.topics", true),
+            ("spec.source.kafka", "is empty", "spec.source.kafkaesque", false),
+        ] {
+            let one = Violation { path: path.to_owned(), message: message.to_owned() };
+            assert_eq!(is_about(&one, field), expected, "{path}: {message}; {field}");
+        }
     }
 }

@@ -246,6 +246,79 @@ fn one_cause_is_told_once() {
     }
 }
 
+/// The rules say beside their expression at which field the planner refuses the same thing.
+#[test]
+fn what_a_rule_and_the_planner_refuse_is_told_once() {
+    const SCHEMA: &str = "/spec/sink/clickhouse/schema";
+    let otlp = ("/spec/source", r#"{"otlp": {}}"#);
+    let cases: [(&[(&str, &str)], &str, &str); 10] = [
+        (
+            &[("/spec/delivery/commit", r#""AfterEnqueue""#), ("/spec/queue/mode", r#""Disabled""#)],
+            "spec.delivery.commit",
+            "spec: delivery.commit AfterEnqueue needs",
+        ),
+        (
+            &[("/spec/delivery/deadLetter/topic", r#""otlp_spans""#)],
+            "spec.delivery.deadLetter.topic",
+            "spec: delivery.deadLetter.topic is a topic",
+        ),
+        (
+            &[("/spec/edge", "{}"), ("/spec/source/kafka/format", r#""OtlpJson""#)],
+            "spec.edge",
+            "spec: edge needs",
+        ),
+        (
+            &[("/spec/edge", r#"{"requestBytesMax": "32Mi", "decompressedBytesMax": "16Mi"}"#)],
+            "spec.edge.decompressedBytesMax",
+            "spec.edge: edge.decompressedBytesMax must",
+        ),
+        (
+            &[otlp, ("/spec/delivery/commit", r#""AfterEnqueue""#)],
+            "spec.delivery.commit",
+            "spec: delivery.commit AfterEnqueue cannot",
+        ),
+        (
+            &[otlp, ("/spec/delivery/deadLetter/topic", r#""a""#)],
+            "spec.delivery.deadLetter.topic",
+            "spec: delivery.deadLetter.topic cannot",
+        ),
+        (
+            &[("/spec/sink/clickhouse/tls", "{}")],
+            "spec.sink.clickhouse.tls",
+            "spec.sink.clickhouse: tls is set",
+        ),
+        (
+            &[(SCHEMA, r#"{"layout": "Map", "maxDynamicPaths": 8}"#)],
+            "spec.sink.clickhouse.schema.layout",
+            "spec.sink.clickhouse.schema: layout must",
+        ),
+        (
+            &[(SCHEMA, r#"{"preset": "ClickStack", "maxDynamicPaths": 8}"#)],
+            "spec.sink.clickhouse.schema.preset",
+            "spec.sink.clickhouse.schema: preset ClickStack stores",
+        ),
+        (
+            &[("/spec/source/kafka/sasl", r#"{"mechanism": "OAuthBearer"}"#)],
+            "spec.source.kafka.sasl.oauth",
+            "spec.source.kafka.sasl: sasl.mechanism OAuthBearer needs",
+        ),
+    ];
+    for (values, field, rule) in cases {
+        told_once(values, field, rule);
+    }
+}
+
+/// With these values, the rule is told, and nothing else at the field.
+fn told_once(values: &[(&str, &str)], field: &str, rule: &str) {
+    let mut object = smallest();
+    for (pointer, value) in values {
+        set(&mut object, pointer, serde_json::from_str(value).unwrap());
+    }
+    let found = told(&object);
+    assert!(found.lines().any(|line| line.starts_with(rule)), "{rule} is not in {found}");
+    assert!(!found.contains(&format!("{field}: ")), "{found}");
+}
+
 /// The rule names the size, and demands something of `maxBytes`.
 #[test]
 fn a_field_that_a_rule_only_mentions_is_told() {

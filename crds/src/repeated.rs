@@ -1,0 +1,134 @@
+//! Rules between fields that the operator's planner repeats: an object that was stored before there was the rule may break it.
+//!
+//! Such a rule stands at an object, and the planner names a field in it. So the rule says, where it is declared, at which fields the planner
+//! refuses the same thing ([`repeated_at()`]). By that, `kubectl sluice plan` tells one cause once.
+//!
+//! The fields travel in the rule's `fieldPath`, because the derive keeps nothing of our own beside a rule. The published definition has none of
+//! them: an API server takes one path there, and our messages name fields as seen from the rule's object.
+
+use kube::core::Rule;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The key of a schema's rules.
+const RULES: &str = "x-kubernetes-validations";
+
+/// The key of a rule under which its fields travel.
+const FIELDS: &str = "fieldPath";
+
+/// Between two fields. No name of a field contains it.
+const SEPARATOR: &str = " ";
+
+/// The rule, with the fields at which the planner refuses the same thing: their paths from the rule's object on. One that ends with `.` is the
+/// beginning of names in a map.
+pub(crate) fn repeated_at(fields: &[&str], rule: Rule) -> Rule {
+    rule.field_path(fields.join(SEPARATOR))
+}
+
+/// The rules that the planner repeats, by their messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RepeatedRules(BTreeMap<String, BTreeSet<String>>);
+
+impl RepeatedRules {
+    /// Takes the fields out of the rules of a definition.
+    pub(crate) fn taken_from(definition: &mut Value) -> Self {
+        let mut found = Self::default();
+        found.take(definition);
+        found
+    }
+
+    /// Appends those of another definition.
+    pub(crate) fn extend(&mut self, others: Self) {
+        for (message, fields) in others.0 {
+            self.0.entry(message).or_default().extend(fields);
+        }
+    }
+
+    /// Whether the planner refuses at this field what the rule with this message refuses. The path of the field begins at the rule's object.
+    pub fn has(&self, message: &str, field: &str) -> bool {
+        let is_it =
+            |one: &String| if one.ends_with('.') { field.starts_with(one.as_str()) } else { field == one };
+        self.0.get(message).is_some_and(|fields| fields.iter().any(is_it))
+    }
+
+    fn take(&mut self, value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                let rules = fields.get_mut(RULES).and_then(Value::as_array_mut);
+                rules.into_iter().flatten().for_each(|rule| self.take_rule(rule));
+                fields.values_mut().for_each(|field| self.take(field));
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.take(item)),
+            _ => {}
+        }
+    }
+
+    fn take_rule(&mut self, rule: &mut Value) {
+        let fields = rule.as_object_mut().and_then(|rule| rule.remove(FIELDS));
+        let (Some(Value::String(fields)), Some(message)) = (fields, rule["message"].as_str()) else { return };
+        let fields = fields.split(SEPARATOR).map(str::to_owned);
+        self.0.entry(message.to_owned()).or_default().extend(fields);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{TraceConnection, TracePipeline, connection_crd, crd, repeated_rules};
+    use kube::CustomResourceExt as _;
+
+    /// The fields that rules of a schema have and the schema lacks, and how many there are in all.
+    fn misspelt(schema: &Value) -> (Vec<String>, usize) {
+        let inner = match schema {
+            Value::Object(fields) => fields.values().map(misspelt).collect::<Vec<_>>(),
+            Value::Array(items) => items.iter().map(misspelt).collect(),
+            _ => Vec::new(),
+        };
+        let rules = schema.get(RULES).and_then(Value::as_array).into_iter().flatten();
+        let fields = rules.filter_map(|rule| rule[FIELDS].as_str()).flat_map(|all| all.split(SEPARATOR));
+        let own: Vec<&str> = fields.collect();
+        let missing = own.iter().filter(|field| !is_in(schema, field)).map(|field| (*field).to_owned());
+        let count = own.len() + inner.iter().map(|(_, count)| count).sum::<usize>();
+        (missing.chain(inner.into_iter().flat_map(|(missing, _)| missing)).collect(), count)
+    }
+
+    fn is_in(schema: &Value, field: &str) -> bool {
+        if field.ends_with('.') {
+            return schema["additionalProperties"].is_object();
+        }
+        field.split('.').try_fold(schema, |schema, name| schema["properties"].get(name)).is_some()
+    }
+
+    #[test]
+    fn each_field_of_a_rule_is_one_of_its_object() {
+        for (definition, expected) in [(TracePipeline::crd(), 20), (TraceConnection::crd(), 2)] {
+            let (missing, count) = misspelt(&serde_json::to_value(definition).unwrap());
+            assert!(missing.is_empty(), "{missing:?}");
+            assert!(count >= expected, "{count} fields");
+        }
+    }
+
+    #[test]
+    fn the_published_definitions_have_no_fields_of_the_planner() {
+        for mut definition in [crd(), connection_crd()] {
+            assert_eq!(RepeatedRules::taken_from(&mut definition), RepeatedRules::default());
+        }
+    }
+
+    #[test]
+    fn a_rule_has_its_own_fields_and_the_names_that_begin_as_it_says() {
+        let rules = repeated_rules();
+        let of_queue = "maxBytes must be at most 95 % of size, such as 9728Mi of 10Gi: the file system of the volume needs the rest";
+        assert!(rules.has(of_queue, "maxBytes"));
+        for (message, field) in
+            [(of_queue, "size"), (of_queue, "maxBytes.a"), ("maxBytes must be something else", "maxBytes")]
+        {
+            assert!(!rules.has(message, field), "{message} {field}");
+        }
+        let properties = "properties has a name with a beginning that";
+        let (message, _) = rules.0.iter().find(|(message, _)| message.starts_with(properties)).unwrap();
+        for (name, expected) in [("enable.auto.commit", true), ("batch.size", true), ("enabled", false)] {
+            assert_eq!(rules.has(message, name), expected, "{name}");
+        }
+    }
+}
