@@ -2,6 +2,7 @@
 //! memory of a batch; `src/batch_zstd.c` compresses batches in contexts that are kept; `src/foreign_text.c` converts bytes of other
 //! programs to text; `src/own_fence.c` changes requests of a member without an id; `src/steady_wait.c` protects waits from jumps of the
 //! machine's clock. They copy signatures and layouts of librdkafka, which `src/librdkafka_layouts.c` compares with its headers.
+//! `src/producer_id.c` replaces nothing: it reads librdkafka's state, and is compiled with its headers.
 
 /// Functions of librdkafka, and one that it calls, that these files replace. The packages that link a program ask for this list.
 const WRAPPED: [&str; 17] = [
@@ -42,6 +43,7 @@ fn main() {
         .link_lib_modifier("+whole-archive")
         .compile("sluice_batch_limit");
     compare_layouts();
+    compile_producer_id();
     for name in WRAPPED {
         println!("cargo::rustc-link-arg=-Wl,--wrap={name}");
     }
@@ -52,14 +54,23 @@ fn main() {
 /// Fails to compile if librdkafka's signatures or layouts are not what the C files copy.
 fn compare_layouts() {
     println!("cargo::rerun-if-changed=src/librdkafka_layouts.c");
-    let root =
-        std::env::var("DEP_RDKAFKA_ROOT").expect("rdkafka-sys names the folder that it built librdkafka in");
-    // Its headers have warnings of their own, and nothing of the result is linked.
-    cc::Build::new()
+    // Nothing of the result is linked.
+    with_headers_of_librdkafka()
         .file("src/librdkafka_layouts.c")
-        .include(std::path::Path::new(&root).join("src"))
-        .std("gnu11")
-        .warnings(false)
         .cargo_metadata(false)
         .compile("sluice_librdkafka_layouts");
+}
+
+fn compile_producer_id() {
+    println!("cargo::rerun-if-changed=src/producer_id.c");
+    with_headers_of_librdkafka().file("src/producer_id.c").compile("sluice_producer_id");
+}
+
+/// For files that include librdkafka's own headers, which have warnings of their own.
+fn with_headers_of_librdkafka() -> cc::Build {
+    let root =
+        std::env::var("DEP_RDKAFKA_ROOT").expect("rdkafka-sys names the folder that it built librdkafka in");
+    let mut build = cc::Build::new();
+    build.include(std::path::Path::new(&root).join("src")).std("gnu11").warnings(false);
+    build
 }

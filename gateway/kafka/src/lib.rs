@@ -35,7 +35,7 @@ mod questions;
 
 // The C files in this folder are linked in front of functions of librdkafka. librdkafka_layouts.c compares signatures and layouts with
 // its headers. Read the functions again for every new version; the faults `oversized-*`, `foreign-metadata`, `heartbeat-lost`,
-// `duplicate-member` and `clock-jump` test them.
+// `duplicate-member` and `clock-jump` test them. producer_id.c is linked in front of none: it reads librdkafka's state.
 const _: () =
     assert!(rdkafka_sys::RD_KAFKA_VERSION == 0x02_0c_01_ff, "the C files are made for librdkafka 2.12.1");
 

@@ -13,7 +13,7 @@
 //! | --- | --- |
 //! | `io` (a task) | takes acknowledgements and errors when librdkafka signals them |
 //! | `upkeep` | gives librdkafka new tokens, replaces a producer after a fatal error, drops producers |
-//! | `topic` | asks for the topic's partitions every 10 s, and each second while no broker answers; for its largest batch every hour and after a refusal |
+//! | `topic` | asks for the topic's partitions every 10 s, each second while no broker answers, and more often while a producer waits for its id; for the largest batch every hour and after a refusal |
 //!
 //! # Keys and partitions
 //!
@@ -28,9 +28,11 @@
 
 mod acknowledgements;
 mod connection_errors;
+mod id_wait;
 mod murmur2;
 mod not_stored;
 mod produce;
+mod producer_id;
 mod reply;
 mod sender;
 mod settings;

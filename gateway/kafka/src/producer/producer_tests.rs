@@ -81,7 +81,7 @@ fn io_runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_io().build().unwrap()
 }
 
-fn wait_until(is_so: impl Fn() -> bool) {
+fn wait_until(mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "it does not come");
@@ -165,6 +165,58 @@ fn a_producer_in_place_of_another_has_its_acknowledgements_and_what_the_other_ha
     assert_eq!(block_on(unanswered), Err(NotStored::Ended));
     mock.0.broker_up(1).unwrap();
     wait_until(|| block_on(send(&producer, &[("k", b"w".to_vec())])).is_ok());
+}
+
+/// More errors than questions for an id in a test.
+const IDS_REFUSED: usize = 1_000;
+
+/// Does what the thread `topic` does until the producer has its id.
+fn wait_for_id(watch: &mut TopicWatch) {
+    wait_until(|| {
+        watch.learn();
+        watch.look_for_id();
+        watch.shared.state.known().id_wait == IdWait::There
+    });
+    assert!(has_id(watch.shared.current().client()));
+}
+
+#[test]
+fn the_edge_is_not_ready_before_its_first_producer_has_its_id() {
+    let mock = Mock::new();
+    let loading = RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS;
+    mock.0.request_errors(RDKafkaApiKey::InitProducerId, &vec![loading; IDS_REFUSED]);
+    let (producer, _upkeep, mut watch) =
+        Producer::build(&mock.kafka(), "spans", "edge", LIMITS, io()).unwrap();
+    assert_eq!(producer.awaits_id(), None, "no broker has answered, which is the reason until then");
+    wait_until(|| {
+        watch.learn();
+        producer.partitions() == Some(PARTITIONS)
+    });
+    let reason = producer.awaits_id().unwrap();
+    assert!(
+        reason.contains(&mock.0.bootstrap_servers()) && reason.contains("topic spans its id"),
+        "{reason}"
+    );
+    assert_eq!(producer.problem(), None, "requests are taken, and wait");
+    assert!(watch.look_for_id().is_some() && !has_id(watch.shared.current().client()));
+    mock.0.clear_request_errors(RDKafkaApiKey::InitProducerId);
+    wait_for_id(&mut watch);
+    assert_eq!((producer.awaits_id(), watch.look_for_id()), (None, None));
+    block_on(send(&producer, &[("k", b"v".to_vec())])).unwrap();
+}
+
+#[test]
+fn the_id_of_a_producer_in_place_of_another_is_asked_for_at_once_and_the_edge_stays_ready() {
+    let mock = Mock::new();
+    let (producer, upkeep, mut watch) =
+        Producer::build(&mock.kafka(), "spans", "edge", LIMITS, io()).unwrap();
+    wait_for_id(&mut watch);
+    assert!(watch.shared.state.wakes.1.is_empty());
+    drop(upkeep.replace().unwrap());
+    assert_eq!(watch.shared.state.wakes.1.len(), 1);
+    assert!(watch.wait(PATIENCE), "the wake ends it");
+    assert_eq!(producer.awaits_id(), None);
+    wait_for_id(&mut watch);
 }
 
 #[test]

@@ -203,6 +203,12 @@ impl Producer {
         self.shared.state.problem(&self.shared.topic)
     }
 
+    /// Why the first producer cannot send yet, although a broker has answered: it has no id. A message would wait for the id. Ends after 5 s in
+    /// any case.
+    pub fn awaits_id(&self) -> Option<String> {
+        self.shared.state.awaits_id(&self.shared.topic)
+    }
+
     /// Why no broker answers now, although one did before: a message would wait for its whole time.
     pub fn away(&self) -> Option<String> {
         self.shared.state.away(&self.shared.topic)

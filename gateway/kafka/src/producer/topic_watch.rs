@@ -1,14 +1,22 @@
 //! What is known of the topic, and the thread `topic` that asks for it.
 //!
 //! Limits: one question at a time, each up to [`ASK_TIMEOUT`]. Partitions that are added are used within [`METADATA_REFRESH`]; while no broker
-//! answers, and after an error of a connection, the thread asks every [`FIRST_ASK_INTERVAL`].
+//! answers, and after an error of a connection, the thread asks every [`FIRST_ASK_INTERVAL`]. While a producer has no id, it asks after
+//! milliseconds ([`id_wait`](crate::producer::id_wait)).
 
 use crate::{
     ground::settings::METADATA_REFRESH,
-    producer::{SizeLimits, connection_errors::ConnectionErrors, reply::Ticket, sender::Shared},
+    producer::{
+        SizeLimits,
+        connection_errors::ConnectionErrors,
+        id_wait::{ID_WAIT_MAX, IdWait, ask_again},
+        producer_id::has_id,
+        reply::Ticket,
+        sender::Shared,
+    },
     questions::retention::read_limits,
 };
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, Sender, bounded, select};
 use rdkafka::{error::KafkaError, producer::Producer as _, types::RDKafkaErrorCode as Code};
 use sluice_gateway_config::Kafka;
 use std::{
@@ -33,7 +41,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(30);
 /// How often the topic's limit is read again. Chosen: it is changed by hand, and a refusal asks at once.
 const LIMITS_INTERVAL: Duration = Duration::from_hours(1);
 
-/// What is known of a topic. Read for each request; written by the thread `topic` and by callbacks on `io`.
+/// What is known of a topic. Read for each request; written by the thread `topic`, by callbacks on `io`, and by `upkeep` when it replaces a producer.
 #[derive(Debug)]
 pub(super) struct TopicState {
     /// 0 if they are not known.
@@ -43,6 +51,8 @@ pub(super) struct TopicState {
     asks_for_limits: AtomicBool,
     /// A connection has failed, so the brokers are asked at once.
     asks_now: AtomicBool,
+    /// Ends a wait of the thread `topic`. It has both ends, so a wait does not end because a sender has gone. One entry: more say the same.
+    wakes: (Sender<()>, Receiver<()>),
     batch_bytes_max: usize,
     /// The brokers of the config, for messages.
     brokers: String,
@@ -54,6 +64,7 @@ struct Known {
     problem: Option<Problem>,
     /// Why no broker answers, although one did before.
     away: Option<String>,
+    id_wait: IdWait,
     errors: ConnectionErrors,
 }
 
@@ -83,12 +94,13 @@ impl TopicState {
     pub(super) fn new(brokers: &[String], batch_bytes_max: usize) -> Self {
         let problem = Some(Problem::NoAnswer("they are being asked".to_owned()));
         let (limits, errors) = (SizeLimits::of(None, batch_bytes_max), ConnectionErrors::default());
-        let known = Known { limits, problem, away: None, errors };
+        let known = Known { limits, problem, away: None, id_wait: IdWait::NotBegun, errors };
         Self {
             partitions: AtomicU32::new(0),
             known: Mutex::new(known),
             asks_for_limits: AtomicBool::new(true),
             asks_now: AtomicBool::new(false),
+            wakes: bounded(1),
             batch_bytes_max,
             brokers: brokers.join(", "),
         }
@@ -124,6 +136,26 @@ impl TopicState {
     pub(super) fn away(&self, topic: &str) -> Option<String> {
         let why = self.known().away.clone()?;
         Some(format!("no broker of {} answers about topic {topic}: {why}", self.brokers))
+    }
+
+    /// Why the first producer cannot send yet, although a broker has answered.
+    pub(super) fn awaits_id(&self, topic: &str) -> Option<String> {
+        let is_awaited = self.known().id_wait.keeps_unready(Instant::now());
+        is_awaited.then(|| {
+            format!("no broker of {} has given the producer of topic {topic} its id yet", self.brokers)
+        })
+    }
+
+    /// Has the thread `topic` ask at once for the id of a producer that is in place of another.
+    pub(super) fn replaced(&self, now: Instant) {
+        let mut known = self.known();
+        let next = known.id_wait.replaced(now);
+        let is_awaited = next != known.id_wait;
+        known.id_wait = next;
+        drop(known);
+        if is_awaited && self.wakes.0.try_send(()).is_err() {
+            // The thread is to wake already.
+        }
     }
 
     /// Whether no broker answers, now or so far.
@@ -166,7 +198,10 @@ impl TopicState {
         let mut guard = self.known();
         let known = &mut *guard;
         let (partitions, problem) = match asked {
-            Asked::Partitions(count) => (count, None),
+            Asked::Partitions(count) => {
+                known.id_wait = known.id_wait.answered(Instant::now());
+                (count, None)
+            }
             Asked::Missing => (0, Some(Problem::Missing)),
             Asked::Refused(why) => (0, Some(Problem::TopicRefused(why))),
             Asked::Unanswered(why) => {
@@ -209,26 +244,65 @@ impl TopicWatch {
     /// Asks until all handles are dropped.
     pub(super) fn run(mut self) {
         loop {
-            self.learn();
-            let state = &self.shared.state;
-            let is_answered = state.partitions().is_some() && state.away(&self.shared.topic).is_none();
-            if is_answered {
-                self.read_limits();
-            }
-            if !self.wait(if is_answered { METADATA_REFRESH } else { FIRST_ASK_INTERVAL }) {
+            let longest = self.ask_once();
+            if !self.wait(longest) {
                 return;
             }
         }
     }
 
-    /// Waits this long, or until a connection has failed. Returns whether the producer goes on.
-    fn wait(&self, longest: Duration) -> bool {
-        let begun = Instant::now();
-        loop {
-            if self.ended.recv_timeout(FIRST_ASK_INTERVAL) == Err(RecvTimeoutError::Disconnected) {
-                return false;
+    /// Asks about all that is due. Returns how long to wait before the next question.
+    fn ask_once(&mut self) -> Duration {
+        self.learn();
+        let until_id = self.look_for_id();
+        let state = &self.shared.state;
+        if state.partitions().is_none() || state.away(&self.shared.topic).is_some() {
+            return FIRST_ASK_INTERVAL;
+        }
+        if let Some(wait) = until_id {
+            return wait;
+        }
+        self.read_limits();
+        METADATA_REFRESH
+    }
+
+    /// Looks whether the producer has its id, if that is awaited. Returns how long to wait before the next question if it has none.
+    fn look_for_id(&self) -> Option<Duration> {
+        let Shared { topic, state, .. } = &*self.shared;
+        let since = state.known().id_wait.since()?;
+        let waited = since.elapsed();
+        // The log comes first: the edge is ready once the wait is over.
+        let over = if has_id(self.shared.current().client()) {
+            tracing::info!(topic, ?waited, "the producer has its id");
+            IdWait::There
+        } else {
+            if let Some(wait) = ask_again(waited) {
+                return Some(wait);
             }
-            if self.shared.state.asks_now.swap(false, Ordering::Relaxed) || begun.elapsed() >= longest {
+            let seconds = ID_WAIT_MAX.as_secs();
+            tracing::warn!(
+                topic,
+                "the producer has no id after {seconds} s; until it has one, messages wait"
+            );
+            IdWait::Missed
+        };
+        // `replaced` changes no state in which an id is awaited.
+        state.known().id_wait = over;
+        None
+    }
+
+    /// Waits this long, or until a connection has failed or a producer was replaced. Returns whether the producer goes on.
+    fn wait(&self, longest: Duration) -> bool {
+        let (begun, state) = (Instant::now(), &self.shared.state);
+        loop {
+            let left = longest.saturating_sub(begun.elapsed()).min(FIRST_ASK_INTERVAL);
+            select! {
+                // Nothing is ever sent.
+                recv(self.ended) -> _ended => return false,
+                recv(state.wakes.1) -> woken => return woken.is_ok(),
+                default(left) => {}
+            }
+            if state.asks_now.swap(false, Ordering::Relaxed) || begun.elapsed() >= longest {
                 return true;
             }
         }

@@ -14,7 +14,7 @@ use std::{
     convert::Infallible,
     sync::{Arc, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How often the thread looks for a new token, a fatal error, and producers to drop.
@@ -77,6 +77,7 @@ impl Upkeep {
                 };
                 // What it had to say before is served from now on.
                 self.context.signal().raise();
+                self.shared.state.replaced(Instant::now());
                 Some(replaced)
             }
             Err(error) => {
