@@ -3,7 +3,7 @@
 //! | request | answers |
 //! | --- | --- |
 //! | `GET /livez` | 200 while the process runs |
-//! | `GET /readyz` | 200; 503 with the reason while the topic does not exist, the brokers refuse the login, no broker has answered yet, or the process is ending |
+//! | `GET /readyz` | 200; 503 with the reason while the topic does not exist, the brokers refuse the login, no broker has answered yet, the first producer waits for its id, or the process is ending |
 //! | `GET /metrics` | Prometheus' text |
 //!
 //! Brokers that are away later leave the edge ready: a request then gets an answer that says when to come again, which no client gets from
@@ -52,7 +52,7 @@ impl Status {
         if self.is_ending.load(Ordering::Relaxed) {
             return Some("the edge is ending".to_owned());
         }
-        self.producer.problem()
+        self.producer.problem().or_else(|| self.producer.awaits_id())
     }
 
     /// The metrics, with those that are read rather than counted.

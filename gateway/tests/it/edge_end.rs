@@ -1,4 +1,4 @@
-//! The end of an edge as a process, in front of librdkafka's mock cluster: what a client sees between the signal and the exit.
+//! An edge as a process, in front of librdkafka's mock cluster: when it is not ready, and what a client sees between the signal and the exit.
 
 use crate::program::{edge, start};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, TracesData};
@@ -7,6 +7,7 @@ use rdkafka::{
     ClientConfig, Message as _, Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _},
     mocking::MockCluster,
+    types::{RDKafkaApiKey, RDKafkaRespErr},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_gateway_config::edge::ENDPOINTS_WAIT;
@@ -139,6 +140,37 @@ fn an_edge_is_not_ready_first_then_refuses_connections_and_answers_what_is_under
     assert_eq!(status, 200, "the request that was under way: {text}");
     let code = edge.0.wait().unwrap().code();
     assert_eq!((code, stored(&brokers, 2)), (Some(0), vec![5, 5_000]));
+}
+
+#[test]
+fn an_edge_is_not_ready_before_its_producer_has_its_id_and_then_stores_requests() {
+    let mock = MockCluster::new(1).unwrap();
+    mock.create_topic("spans", PARTITIONS, 1).unwrap();
+    // More of them than questions for an id.
+    let refused = vec![RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS; 1_000];
+    mock.request_errors(RDKafkaApiKey::InitProducerId, &refused);
+    let brokers = mock.bootstrap_servers();
+    let mut edge = Killed(start("edge", &edge("").replace("127.0.0.1:1", &brokers)));
+    let mut log = BufReader::new(edge.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let line = log.find(|line| line.contains("the edge starts")).unwrap();
+    let address = |name: &str| {
+        let (_, rest) = line.split_once(&format!(" {name}=")).unwrap();
+        rest.split_whitespace().next().unwrap().to_owned()
+    };
+    let (admin, http) = (address("listen"), address("http"));
+    wait_until("it is not ready, and says why", || {
+        let (status, text) = readiness(&admin);
+        status == 503 && text.contains("has given the producer of topic spans its id yet")
+    });
+    mock.clear_request_errors(RDKafkaApiKey::InitProducerId);
+    wait_until("it gets ready", || readiness(&admin).0 == 200);
+    // The other line says that the time was over.
+    let id = log.find(|line| line.contains("the producer has")).unwrap();
+    assert!(id.contains("the producer has its id"), "{id}");
+    let quick = request("quick".to_owned());
+    let (status, text) = asked(&http, &[head(&quick).as_bytes(), &quick].concat());
+    assert_eq!(status, 200, "{text}");
+    assert_eq!(stored(&brokers, 1), vec![5]);
 }
 
 #[test]

@@ -231,6 +231,7 @@ async fn every_span_is_stored_once_and_its_trace_in_one_partition() {
     let topic = Topic::create("edge_once", 6).await;
     let mut edge = Edge::start(&topic, &topic.kafka().bootstrap_servers.join(","), "");
     edge.wait_ready().await;
+    assert!(edge.said().contains("the producer has its id"), "before it is ready: {}", edge.said());
     for first in 0..5 {
         let (status, body) = edge.export(&request(first * 100, 100, 3)).await.unwrap();
         let answer = ExportTraceServiceResponse::decode(&*body).unwrap();
