@@ -59,7 +59,7 @@ pub use observed::{
 };
 pub use pipeline::{
     Intent,
-    connections::{ConnectionSeen, Unresolved, references, resolved},
+    connections::{ConnectionSeen, Unresolved, located, references, resolved},
     group_owner::{asks_first, group_of, group_owner},
     policy::REPLICAS_MAX,
     repeated_endpoints::{endpoints_left_out, servers_of_two_shards},

@@ -178,6 +178,20 @@ pub fn revision(plan: &Plan) -> String {
     hash::of_object(&workload::spec(plan).template)
 }
 
+/// The revision that the plan asks for if its Secrets have the version that this StatefulSet gives to gateways. A client that may not read
+/// Secrets compares it with the revision that the StatefulSet has.
+pub fn revision_with_secrets_of(plan: &Plan, live: &StatefulSet) -> String {
+    let mut template = workload::spec(plan).template;
+    let given = live.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref()?.annotations.as_ref());
+    let version = given.and_then(|annotations| annotations.get(SECRETS_VERSION));
+    let annotations = template.metadata.as_mut().and_then(|metadata| metadata.annotations.as_mut());
+    let planned = annotations.and_then(|annotations| annotations.get_mut(SECRETS_VERSION));
+    if let (Some(planned), Some(version)) = (planned, version) {
+        planned.clone_from(version);
+    }
+    hash::of_object(&template)
+}
+
 /// Names of the configs that pods of a StatefulSet read: those of its template, and of the one for a rollback.
 pub fn configs_of(workload: &StatefulSet) -> BTreeSet<String> {
     let live = workload.spec.as_ref().map(|spec| spec.template.clone());

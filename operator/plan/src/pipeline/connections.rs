@@ -145,8 +145,8 @@ fn reference(spec: &TracePipelineSpec, side: Side) -> Option<&ConnectionRef> {
     }
 }
 
-/// The field of a spec as a person has to edit it: in the connection, where it stands there.
-pub(crate) fn located(spec: &TracePipelineSpec, field: &str) -> String {
+/// The field of a spec as a person has to edit it: in the connection, where it stands there. `field` begins with `spec.`.
+pub fn located(spec: &TracePipelineSpec, field: &str) -> String {
     const OF_CONNECTION: [(&str, &str, Side, &[&str]); 2] = [
         ("spec.source.kafka.", "spec.kafka", Side::Source, &["bootstrapServers", "tls", "sasl"]),
         (

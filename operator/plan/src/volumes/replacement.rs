@@ -55,7 +55,7 @@ pub(crate) fn is_to_be_replaced(claim: &ClaimSeen, queue: &Queue) -> bool {
 }
 
 /// The claims to be replaced that a gateway uses. Other claims are replaced once a gateway uses them.
-pub(crate) fn outdated<'a>(queue: &'a Queue, seen: &'a VolumesSeen) -> impl Iterator<Item = &'a ClaimSeen> {
+pub fn outdated<'a>(queue: &'a Queue, seen: &'a VolumesSeen) -> impl Iterator<Item = &'a ClaimSeen> {
     seen.claims.iter().filter(|claim| claim.has_gateway && is_to_be_replaced(claim, queue))
 }
 

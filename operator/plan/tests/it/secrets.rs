@@ -7,9 +7,12 @@ use crate::{
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::{Value, json};
-use sluice_crds::{SecretUse, Side};
+use sluice_crds::{SecretUse, Side, TracePipeline};
 use sluice_plan::{
-    KeptVersion, KeptVersions, Observed, SecretSeen, build, names::SECRETS_KEPT, schema_job_name,
+    KeptVersion, KeptVersions, Observed, SecretSeen, build,
+    names::SECRETS_KEPT,
+    objects::{revision, revision_with_secrets_of},
+    schema_job_name,
 };
 
 #[test]
@@ -20,6 +23,31 @@ fn a_new_secret_replaces_pods_and_runs_the_job_again() {
     let rotated = Observed { secrets: [(SecretUse::ClickHouseUser, secret)].into(), ..facts.clone() };
     assert_ne!(template(&pipeline, &facts, &defaults()), template(&pipeline, &rotated, &defaults()));
     assert_ne!(names(&pipeline, &facts)[1], names(&pipeline, &rotated)[1]);
+}
+
+#[test]
+fn a_client_that_reads_no_secrets_knows_the_revision_that_gateways_have() {
+    let pipeline = with_credentials();
+    let facts = observed(&pipeline, 12);
+    let secret = secret_seen("2222222222");
+    let others = Observed { secrets: [(SecretUse::ClickHouseUser, secret)].into(), ..facts.clone() };
+    let live = planned(&pipeline, &facts);
+    let workload = build(&live).into_parts().workload.unwrap();
+    let of_client = planned(&pipeline, &others);
+    assert_ne!(revision(&of_client), revision(&live));
+    assert_eq!(revision_with_secrets_of(&of_client, &workload), revision(&live));
+    let moved = with("/spec/sink/clickhouse/credentials", json!({"secretRef": {"name": "another"}}));
+    let of_client = planned(&moved, &others);
+    assert_ne!(revision_with_secrets_of(&of_client, &workload), revision(&live), "another Secret is mounted");
+    let without = with_none(sample("tracepipeline.yaml"));
+    let plan = planned(&without, &observed(&without, 12));
+    assert_eq!(revision_with_secrets_of(&plan, &workload), revision(&plan), "no Secret has no version");
+}
+
+/// The pipeline without a login to `ClickHouse`.
+fn with_none(mut pipeline: TracePipeline) -> TracePipeline {
+    pipeline.spec.sink.clickhouse.credentials = None;
+    pipeline
 }
 
 #[test]
