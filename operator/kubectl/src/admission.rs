@@ -49,6 +49,11 @@ pub fn connection(object: &Value) -> Violations {
     without_lengths(&CONNECTION.check(object))
 }
 
+/// The pipeline as the API server stores it: every default is filled in. It has no status and no `null`.
+pub fn with_defaults(object: &Value) -> Value {
+    PIPELINE.as_checked(object)
+}
+
 /// The pipeline with values that it may have, in place of those that the schema refuses; `None` if the schema refuses none, or if there is no
 /// substitute for one.
 pub fn substitutes(object: &Value) -> Option<Substitutes> {

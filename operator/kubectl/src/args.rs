@@ -10,7 +10,7 @@ Examples:
   kubectl sluice drain traces-gateway-0 -n tracing        before maintenance of its node or volume
   kubectl sluice dead-letter traces list --since 2h       messages and spans that could not be stored
   kubectl sluice audit traces --since 2h                  spans that are missing or doubled in the table
-  kubectl sluice plan -f pipeline.yaml                    what the operator would apply
+  kubectl sluice plan -f pipeline.yaml                    what the operator would apply, and which pods restart
 
 Exit codes:
   0   done, and healthy
@@ -24,6 +24,8 @@ Exit codes:
 
 Rights:
   all but plan      get and list on tracepipelines and pods
+  plan              none; to say which pods restart, get on tracepipelines, traceconnections, statefulsets and deployments,
+                    and list on pods and persistentvolumeclaims
   status NAME       get on pods/proxy, for the table of services; without it, the table says so
   lag, spool        get on pods/proxy
   drain             get on pods/proxy; get and create on pods/portforward; patch on pods
@@ -51,9 +53,22 @@ Examples:
   kubectl sluice plan -f pipeline.yaml --clickhouse-memory 64 --clickhouse-cores 16
   kubectl sluice plan -f - --json < pipeline.yaml
   kubectl sluice plan -f pipeline.yaml --connections connection.yaml
+  kubectl sluice plan -f pipeline.yaml --json | jq -r .restarts.message
+  kubectl sluice plan -f pipeline.yaml --offline          in CI, without a cluster
+
+Restarts:
+  The line `restarts` says which pods are replaced if the file is applied, in which order, and which fields cause it.
+  The file counts as the whole spec: a field that it does not set has its default.
+  The command reads no Secrets. Lines `not known` say what may replace pods, too.
+  In the JSON, `restarts` has these fields:
+    outcome        New, Compared, Refused, Unmanaged or NotKnown
+    message        the line; notKnown has the others, and comparedWith the pipeline and the API server
+    gateways       restarts, replicasBefore, replicasAfter, order (Canary or Rolling), atATime, because, isRetry
+    edge           the same; the order is Surge
+    volumes        restarts and because, of gateways that get a new queue volume
 
 Exit codes:
-  0   the plan was printed
+  0   the plan was printed, also if no cluster answered
   1   the output cannot be written
   64  an argument is wrong, or the pipeline is invalid
   66  the file cannot be read";
@@ -89,7 +104,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Print what the operator would apply for a pipeline in a file; needs no cluster
+    /// Print what the operator would apply for a pipeline in a file, and which pods restart; needs no cluster for the plan
     Plan(PlanArgs),
     /// Show the lag of each partition, as the gateways report it now
     Lag(Named),
@@ -105,9 +120,9 @@ pub enum Command {
 
 /// Prints what the operator would apply for a TracePipeline in a file: every object as YAML, or every violation with its path.
 ///
-/// It needs no cluster and no Kafka. It takes the number of partitions from --partitions and assumes that all Secrets exist. It checks
-/// the types, ranges and rules of the CRD, with the messages of the API server. It does not check rules that compare with an existing
-/// object.
+/// The plan needs no cluster and no Kafka. It takes the number of partitions from --partitions and assumes that all Secrets exist. It
+/// checks the types, ranges and rules of the CRD, with the messages of the API server. It does not check rules that compare with an
+/// existing object. If a cluster answers, the command compares the file with the pipeline there and says which pods would restart.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = PLAN_AFTER_HELP)]
 pub struct PlanArgs {
@@ -127,9 +142,13 @@ pub struct PlanArgs {
     #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub partitions: u32,
 
-    /// Print one JSON object: replicas, partitions, derived, advice, warnings and objects; or violations
+    /// Print one JSON object: replicas, partitions, derived, advice, warnings, restarts and objects; or violations
     #[arg(long)]
     pub json: bool,
+
+    /// Ask no cluster: which pods would restart is then not known
+    #[arg(long)]
+    pub offline: bool,
 
     /// Image of the gateways if the pipeline has no spec.gateway.image
     #[arg(long, env = "SLUICE_GATEWAY_IMAGE", default_value = concat!("sluice-gateway:", env!("CARGO_PKG_VERSION")), value_name = "IMAGE")]

@@ -6,6 +6,7 @@
 //! Limits: [`ASK_SECONDS`] for one gateway, [`ASKED_MAX`] gateways at the same time. The largest answer is a gateway's `/metrics`: two
 //! lines of 100 bytes for each partition, and the rest.
 
+mod compared;
 mod own_pod;
 
 pub(crate) use own_pod::Right;

@@ -30,7 +30,7 @@ use exit_codes::{EXIT_NOT_WELL, EXIT_USAGE, EXIT_WELL};
 use sluice_crds::TracePipeline;
 use spool::{Volumes, blocks::QueuedBlocks, logs::Logs};
 
-/// Runs a command and returns the exit status. [`Command::Plan`] needs no cluster: `main.rs` runs it.
+/// Runs a command and returns the exit status. [`Command::Plan`] can do without a cluster: `main.rs` runs it.
 pub async fn run(args: &PluginArgs, terminal: &mut Terminal<'_>) -> Result<u8, Error> {
     let cluster = Cluster::connect(args.context.as_deref(), args.namespace.as_deref()).await?;
     match &args.command {

@@ -21,13 +21,14 @@ fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS };
         }
     };
-    if let Command::Plan(asked) = &args.command {
-        return plan::run(asked, args.namespace.as_deref());
-    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("cannot start: {error}"), EXIT_UNAVAILABLE),
     };
+    if let Command::Plan(asked) = &args.command {
+        let (context, namespace) = (args.context.as_deref(), args.namespace.as_deref());
+        return runtime.block_on(plan::run(asked, context, namespace));
+    }
     let (mut out, mut told) = (io::stdout(), io::stderr());
     let mut terminal = Terminal { out: &mut out, told: &mut told };
     match runtime.block_on(run(&args, &mut terminal)) {

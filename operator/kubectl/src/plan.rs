@@ -1,5 +1,5 @@
-//! `kubectl sluice plan`: prints what the operator would apply for a TracePipeline in a file, without a cluster and without Kafka. Connections
-//! that it references stand in files, too.
+//! `kubectl sluice plan`: prints what the operator would apply for a TracePipeline in a file, without Kafka. Connections that it references stand
+//! in files, too. If a cluster answers, it also prints which pods would restart (`plan/comparison.rs`). The plan itself needs no cluster.
 //!
 //! It uses the functions of a reconcile with assumed facts: the number of partitions is given, every Secret exists, and the schema Job
 //! succeeded. Before that it checks the CRD's schema and rules, with the messages of the API server.
@@ -9,19 +9,26 @@
 //!
 //! What a rule refuses may keep the planner from other checks, too. Then the last line says that they follow.
 
+mod change;
+mod comparison;
 mod documents;
+mod live;
 mod refusal;
+mod restarts;
 #[cfg(test)]
 mod tests;
 mod trial;
 
 pub use refusal::{Refusal, violations_json};
+pub use restarts::{Order, Outcome, PodChange, Restarts, VolumeChange};
 
 use crate::{
     args::PlanArgs,
+    cluster::Cluster,
     exit_codes::{EXIT_MISSING, EXIT_USAGE},
 };
 use documents::Documents;
+use live::Live;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sluice_crds::{Derived, TracePipeline};
@@ -65,13 +72,18 @@ pub struct Outline {
     pub advice: Advice,
     /// What the plan leaves out of the spec.
     pub warnings: Vec<String>,
+    /// Which pods restart; nothing is known of them before the comparison with a cluster.
+    pub restarts: Restarts,
     /// Every object, in the order in which they are applied.
     pub objects: Vec<Value>,
+    /// The pipeline with what its connections say.
+    #[serde(skip)]
+    pipeline: Box<TracePipeline>,
 }
 
 /// Prints a plan to standard output. Violations go to standard error as text, or with `--json` to standard output.
-/// `namespace` is for a pipeline without `metadata.namespace`.
-pub fn run(args: &PlanArgs, namespace: Option<&str>) -> ExitCode {
+/// `context` and `namespace` are the options of the command line; a pipeline without `metadata.namespace` is in this namespace.
+pub async fn run(args: &PlanArgs, context: Option<&str>, namespace: Option<&str>) -> ExitCode {
     let files = std::iter::once(&args.file).chain(&args.connections);
     let mut texts = Vec::new();
     for file in files {
@@ -84,16 +96,21 @@ pub fn run(args: &PlanArgs, namespace: Option<&str>) -> ExitCode {
         }
     }
     let text = texts.remove(0);
+    let cluster = cluster(args, context, namespace).await;
     let server = args.clickhouse_memory.zip(args.clickhouse_cores);
+    let of_context = || cluster.as_ref().map_or("default", Cluster::namespace);
     let assumed = Assumed {
         partitions: args.partitions,
         server: server.map(|(gib, cores)| Server { memory_bytes: u64::from(gib) << 30, cores }),
         gateway_image: args.gateway_image.clone(),
-        namespace: namespace.unwrap_or("default").to_owned(),
+        namespace: namespace.unwrap_or_else(of_context).to_owned(),
         pipeline: args.pipeline.clone(),
         connections: texts,
     };
-    let planned = outline(&text, &assumed);
+    let planned = match outline(&text, &assumed) {
+        Ok(outline) => Ok(Box::pin(outline.compared(cluster.as_ref(), &assumed)).await),
+        Err(found) => Err(found),
+    };
     let is_valid = planned.is_ok();
     let written = match planned {
         Ok(outline) if args.json => print(serde_json::to_string(&outline)),
@@ -106,6 +123,14 @@ pub fn run(args: &PlanArgs, namespace: Option<&str>) -> ExitCode {
         (Ok(()), true) => ExitCode::SUCCESS,
         (Ok(()), false) => ExitCode::from(EXIT_USAGE),
     }
+}
+
+/// The cluster to compare with, or why there is none.
+async fn cluster(args: &PlanArgs, context: Option<&str>, namespace: Option<&str>) -> Result<Cluster, String> {
+    if args.offline {
+        return Err("--offline asks no cluster".to_owned());
+    }
+    Cluster::connect(context, namespace).await.map_err(|error| error.to_string())
 }
 
 fn text_of(file: &Path) -> std::io::Result<String> {
@@ -127,11 +152,12 @@ pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Refusal> {
     let (given, mut found) = documents.pipeline(assumed)?;
     let is_partial = match documents::typed::<TracePipeline>(given.clone(), &found) {
         Ok(pipeline) => {
-            let Trial { of_connections, outcome, warnings } = Trial::of(&documents, &pipeline, assumed);
+            let Trial { of_connections, outcome, warnings, pipeline } =
+                Trial::of(&documents, &pipeline, assumed);
             found.extend(of_connections);
             match outcome {
                 Ok(Planned::Ready(plan)) if found.is_empty() => {
-                    return Ok(Outline::of(&plan, warnings, assumed));
+                    return Ok(Outline::of(&plan, warnings, pipeline, assumed));
                 }
                 Ok(Planned::Ready(_)) => false,
                 Ok(Planned::Waiting(waiting)) => {
@@ -157,7 +183,7 @@ pub fn outline(text: &str, assumed: &Assumed) -> Result<Outline, Refusal> {
 }
 
 impl Outline {
-    fn of(plan: &Plan, warnings: Vec<String>, assumed: &Assumed) -> Self {
+    fn of(plan: &Plan, warnings: Vec<String>, pipeline: TracePipeline, assumed: &Assumed) -> Self {
         let monitor = pod_monitor(plan).map(|monitor| json!(monitor));
         Self {
             replicas: plan.replicas(),
@@ -165,7 +191,32 @@ impl Outline {
             derived: derived(plan),
             advice: advice(plan, assumed.server),
             warnings,
+            restarts: Restarts::not_known("no cluster was asked"),
             objects: build(plan).parts().documents().into_iter().chain(monitor).collect(),
+            pipeline: Box::new(pipeline),
+        }
+    }
+
+    /// The same with which pods restart. `cluster` is the cluster, or why there is none to ask.
+    pub async fn compared(self, cluster: Result<&Cluster, &String>, assumed: &Assumed) -> Self {
+        let restarts = match cluster {
+            Ok(cluster) => self.restarts_in(cluster, assumed).await,
+            Err(why) => Restarts::not_known(why),
+        };
+        Self { restarts, ..self }
+    }
+
+    async fn restarts_in(&self, cluster: &Cluster, assumed: &Assumed) -> Restarts {
+        let names = &self.pipeline.metadata;
+        let [namespace, name] =
+            [&names.namespace, &names.name].map(|name| name.as_deref().unwrap_or_default());
+        let cluster = cluster.within(namespace);
+        match Box::pin(Live::read(&cluster, &self.pipeline)).await {
+            Ok(live) => {
+                let compared_with = Some(format!("{namespace}/{name} at {}", cluster.server()));
+                Restarts { compared_with, ..comparison::restarts(&live, &self.pipeline, assumed) }
+            }
+            Err(error) => Restarts::not_known(&error.to_string()),
         }
     }
 
@@ -188,6 +239,7 @@ impl Outline {
             // Writing to a String cannot fail.
             writeln!(text, "# warning: {warning}").ok();
         }
+        text.push_str(&self.restarts.comment());
         for (name, value) in [
             ("gateways", self.replicas.to_string()),
             ("partitions", self.partitions.to_string()),

@@ -26,23 +26,31 @@ pub(super) struct Trial {
     pub outcome: Result<Planned, Refused>,
     /// What the plan leaves out of the spec.
     pub warnings: Vec<String>,
+    /// The pipeline with what its connections say.
+    pub pipeline: TracePipeline,
 }
 
 impl Trial {
     pub fn of(documents: &Documents, pipeline: &TracePipeline, assumed: &Assumed) -> Self {
         let mut of_connections = Violations::default();
         let (pipeline, unresolved) = documents.resolved(pipeline, &mut of_connections);
-        let defaults = Defaults {
-            gateway_image: assumed.gateway_image.clone(),
-            // They are options of the operator, unknown here.
-            gateway_image_pull_secrets: Vec::new(),
-            operator_version: env!("CARGO_PKG_VERSION").to_owned(),
-            // The operator's namespace and labels are unknown here.
-            operator_pods: None,
-        };
+        let defaults = defaults(assumed.gateway_image.clone());
         let facts = Observed { unresolved, ..observed(&pipeline, assumed.partitions) };
         let warnings = [endpoints_left_out(&pipeline.spec), servers_of_two_shards(&pipeline.spec)].concat();
-        Self { of_connections, outcome: plan_or_refuse(&pipeline, &facts, &defaults), warnings }
+        let outcome = plan_or_refuse(&pipeline, &facts, &defaults);
+        Self { of_connections, outcome, warnings, pipeline }
+    }
+}
+
+/// What the operator brings to a plan, as far as the plugin knows.
+pub(super) fn defaults(gateway_image: String) -> Defaults {
+    Defaults {
+        gateway_image,
+        // They are options of the operator, unknown here.
+        gateway_image_pull_secrets: Vec::new(),
+        operator_version: env!("CARGO_PKG_VERSION").to_owned(),
+        // The operator's namespace and labels are unknown here.
+        operator_pods: None,
     }
 }
 
@@ -98,7 +106,7 @@ fn is_about(one: &Violation, field: &str) -> bool {
 }
 
 /// Facts of a healthy cluster: only the spec can be wrong.
-fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
+pub(super) fn observed(pipeline: &TracePipeline, partitions: u32) -> Observed {
     let topics = pipeline.spec.source.kafka.iter().flat_map(|kafka| &kafka.topics);
     let present = |keys: &[sluice_crds::UsedKey]| {
         let data = keys.iter().map(|key| (key.key.clone(), k8s_openapi::ByteString::default()));

@@ -6,3 +6,4 @@ mod admission;
 mod api_server;
 mod audit;
 mod program;
+mod restarts;

@@ -46,11 +46,13 @@ fn kubectl_sluice(words: &[&str]) -> Command {
 fn plan_answers_on_standard_output_and_says_what_is_wrong_on_standard_error() {
     let sample = sample();
     let sample = sample.to_str().unwrap();
-    let plan = |words: &[&str], input: &str| run(kubectl_sluice(&[&["plan"], words].concat()), input);
+    let plan =
+        |words: &[&str], input: &str| run(kubectl_sluice(&[&["plan", "--offline"], words].concat()), input);
 
     let (code, out, told) = plan(&["-f", sample], "");
     assert_eq!((code, told.as_str()), (Some(0), ""));
     assert!(out.contains("kind: StatefulSet") && out.contains("image: sluice-gateway:"), "{out}");
+    assert!(out.starts_with("# restarts: not known: --offline asks no cluster\n"), "{out}");
 
     let (code, out, told) = plan(&["-f", "-"], &wrong());
     assert_eq!((code, out.as_str()), (Some(64), ""));
