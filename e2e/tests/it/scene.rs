@@ -269,11 +269,9 @@ impl Scene {
     /// was, or may be. With either value of `delivery.commit`, a row is in the table once, as long as the table's window has its token.
     pub async fn assert_nothing_lost(&self, sent: &Sent) -> Result<Verdict> {
         ensure!(sent.doubtful.is_empty(), "Kafka did not take every message: {:?}", sent.failure);
-        let oracle = self.oracle();
-        oracle.wait_until_complete(sent, PATIENCE, |_| {}).await?;
-        // After this, no INSERT is on its way that could double a row after the count.
+        // After this, no INSERT is on its way that could double a row after the count. Before it, each count would read a table that is not complete.
         self.wait_committed().await?;
-        let verdict = oracle.wait_until_complete(sent, PATIENCE, |_| {}).await?;
+        let verdict = self.oracle().wait_until_complete(sent, PATIENCE, |_| {}).await?;
         let report = serde_json::to_string(&verdict).context("write the verdict")?;
         say::progress(self.namespace.name(), &report);
         ensure!(verdict.lost == 0, "{} of {} spans are lost", verdict.lost, verdict.spans);
