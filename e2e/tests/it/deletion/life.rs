@@ -10,19 +10,19 @@ use crate::prelude::*;
 fn a_pipeline_rests_is_left_alone_and_is_deleted_without_a_span_lost_or_doubled() -> Result<()> {
     scene::run("life", Uses::Servers, 8, async |scene: &mut Scene| {
         scene.start(&spec(&json!({}))).await?;
-        let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
+        let load = scene.flowing_load(FEW_PER_SECOND, FEW_BETWEEN, FLOW).await?;
         scene.pipeline.wait_true(kind::SCALING_ACTIVE, reason::ACTIVE, READY).await?;
         settled(scene, &json!({}), "scaled-by-the-operator").await?;
         suspended(scene).await?;
-        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
         resumed(scene).await?;
         left_alone(scene).await?;
-        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
         taken_over(scene).await?;
-        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
         deleted(scene).await?;
         scene.start(&spec(&json!({}))).await?;
-        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
         scene.end(load).await
     })
 }

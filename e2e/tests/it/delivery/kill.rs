@@ -3,13 +3,13 @@
 use crate::prelude::*;
 
 /// Load of these tests: several messages a second and partition, and little of two shared cores.
-const SPANS_PER_SECOND: u64 = 4_000;
+const SPANS_PER_SECOND: u64 = 2_000;
 
 /// Spans that must come after a fault before the load stops: ten seconds of load.
-const SPANS_AFTER: u64 = 40_000;
+const SPANS_AFTER: u64 = 20_000;
 
 /// Rows that must be there before a fault: both gateways have inserted and committed by then.
-const ROWS_BEFORE: u64 = 12_000;
+const ROWS_BEFORE: u64 = 6_000;
 
 #[test]
 fn a_killed_gateway_loses_nothing() -> Result<()> {

@@ -11,7 +11,7 @@ const FIRST: &str = "traces-gateway-2";
 fn a_change_goes_one_first_and_back_when_it_fails() -> Result<()> {
     let body = async |scene: &mut Scene| {
         scene.start(&spec(&json!({}))).await?;
-        let load = scene.load(SPANS_PER_SECOND);
+        let load = scene.load(FEW_PER_SECOND);
         let unmanaged = json!({"management": "None"});
 
         let before = uids(scene).await?;

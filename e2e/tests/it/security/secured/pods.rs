@@ -95,10 +95,10 @@ fn a_pipeline_connects_by_its_secrets_and_follows_one_that_changes() -> Result<(
         scene.start(&Own::spec(&json!({"replicas": 2, "source": {"kafka": kafka}}))).await?;
         made_by_job(scene).await?;
         refused(scene).await?;
-        let load = scene.flowing_load(SPANS_PER_SECOND, SPANS_BETWEEN, FLOW).await?;
+        let load = scene.flowing_load(FEW_PER_SECOND, FEW_BETWEEN, FLOW).await?;
         touched(scene).await?;
         let rolled = changed(scene, &own).await?;
-        scene.wait_acked(&load, SPANS_BETWEEN, FLOW).await?;
+        scene.wait_acked(&load, FEW_BETWEEN, FLOW).await?;
         scene.end(load).await?;
         scene.assert_same_gateways(&rolled).await.context("after they were replaced once")?;
         away(scene, &own).await?;
