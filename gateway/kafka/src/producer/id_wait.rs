@@ -83,8 +83,9 @@ mod tests {
         let wait = IdWait::NotBegun.answered(begun);
         assert_eq!(wait, IdWait::First { since: begun });
         assert_eq!(wait.answered(begun + MOMENT), wait, "later answers do not make it longer");
-        assert!(wait.keeps_unready(begun) && wait.keeps_unready(begun + ID_WAIT_MAX - MOMENT));
-        assert!(!wait.keeps_unready(begun + ID_WAIT_MAX));
+        let ended = begun + ID_WAIT_MAX;
+        assert!(wait.keeps_unready(begun) && wait.keeps_unready(ended.checked_sub(MOMENT).unwrap()));
+        assert!(!wait.keeps_unready(ended));
         for over in [IdWait::There, IdWait::Missed] {
             assert_eq!(over.answered(begun), over);
             assert!(!over.keeps_unready(begun));

@@ -297,8 +297,8 @@ impl TopicWatch {
         loop {
             let left = longest.saturating_sub(begun.elapsed()).min(FIRST_ASK_INTERVAL);
             select! {
-                // Nothing is ever sent.
-                recv(self.ended) -> _ended => return false,
+                // Nothing is ever sent: false.
+                recv(self.ended) -> ended => return ended.is_ok(),
                 recv(state.wakes.1) -> woken => return woken.is_ok(),
                 default(left) => {}
             }

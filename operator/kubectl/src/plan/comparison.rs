@@ -287,8 +287,8 @@ impl Both<'_> {
 
     /// Secrets whose content decides, too. Those of OTLP clients replace no pod.
     fn secrets(&self) -> Option<String> {
-        let named = self.after.spec.secrets();
-        let names = named.iter().filter(|secret| !secret.of.is_of_clients()).map(|secret| secret.name);
+        let secrets = self.after.spec.secrets();
+        let names = secrets.iter().filter(|secret| !secret.of.is_of_clients()).map(|secret| secret.name);
         let names: BTreeSet<&str> = names.collect();
         let all = names.iter().copied().collect::<Vec<_>>().join(", ");
         match names.len() {

@@ -246,12 +246,15 @@ fn one_cause_is_told_once() {
     }
 }
 
+/// Values by their pointers, the field that the planner would name, and the beginning of what the rule says.
+type Repeated = (&'static [(&'static str, &'static str)], &'static str, &'static str);
+
 /// The rules say beside their expression at which field the planner refuses the same thing.
 #[test]
 fn what_a_rule_and_the_planner_refuse_is_told_once() {
     const SCHEMA: &str = "/spec/sink/clickhouse/schema";
-    let otlp = ("/spec/source", r#"{"otlp": {}}"#);
-    let cases: [(&[(&str, &str)], &str, &str); 10] = [
+    const OTLP: (&str, &str) = ("/spec/source", r#"{"otlp": {}}"#);
+    let cases: [Repeated; 10] = [
         (
             &[("/spec/delivery/commit", r#""AfterEnqueue""#), ("/spec/queue/mode", r#""Disabled""#)],
             "spec.delivery.commit",
@@ -273,12 +276,12 @@ fn what_a_rule_and_the_planner_refuse_is_told_once() {
             "spec.edge: edge.decompressedBytesMax must",
         ),
         (
-            &[otlp, ("/spec/delivery/commit", r#""AfterEnqueue""#)],
+            &[OTLP, ("/spec/delivery/commit", r#""AfterEnqueue""#)],
             "spec.delivery.commit",
             "spec: delivery.commit AfterEnqueue cannot",
         ),
         (
-            &[otlp, ("/spec/delivery/deadLetter/topic", r#""a""#)],
+            &[OTLP, ("/spec/delivery/deadLetter/topic", r#""a""#)],
             "spec.delivery.deadLetter.topic",
             "spec: delivery.deadLetter.topic cannot",
         ),
