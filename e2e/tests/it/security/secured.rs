@@ -60,6 +60,15 @@ impl Secured {
         })
     }
 
+    /// A change of a gateway's config: it reads over TLS, with user and password.
+    fn reads_with_password(&self) -> Value {
+        json!({"source": {"kafka": {
+            "bootstrapServers": [self.broker.sasl_tls],
+            "tls": self.tls(),
+            "sasl": self.sasl("ScramSha512", "password"),
+        }}})
+    }
+
     /// Settings with only the authority.
     fn tls(&self) -> Value {
         json!({"caFile": self.keys.certificate("ca")})

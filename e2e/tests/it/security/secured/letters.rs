@@ -16,11 +16,7 @@ const STOPPED: &str = "sluice_gateway_partitions_stopped";
 async fn a_dead_letter_topic_that_may_not_be_written_to_stops_one_partition_until_it_may() -> Result<()> {
     let turn = Uses::Servers.turn().await?;
     let secured = Secured::start("unwritable").await?;
-    let change = json!({"source": {"kafka": {
-        "bootstrapServers": [secured.broker.sasl_tls],
-        "tls": secured.tls(),
-        "sasl": secured.sasl("ScramSha512", "password"),
-    }}});
+    let change = secured.reads_with_password();
     process::run_on(turn, "unwritable", Some(&secured.broker.host), 2, async |stage| {
         let letters = stage.topic.dead_letters()?.name().to_owned();
         Topic::create(stage.kafka(), &letters, 2).await?;

@@ -16,11 +16,7 @@ const NOBODY: &str = "nobody";
 async fn a_group_and_a_topic_that_may_not_be_read_are_named_until_they_may() -> Result<()> {
     let turn = Uses::Servers.turn().await?;
     let secured = Secured::start("unreadable").await?;
-    let change = json!({"source": {"kafka": {
-        "bootstrapServers": [secured.broker.sasl_tls],
-        "tls": secured.tls(),
-        "sasl": secured.sasl("ScramSha512", "password"),
-    }}});
+    let change = secured.reads_with_password();
     process::run_on(turn, "unreadable", Some(&secured.broker.host), 2, async |stage| {
         let (broker, topic) = (&secured.broker, stage.topic.name());
         let group = stage.group("running");
