@@ -358,7 +358,7 @@ mod tests {
             ("shards: [[]]", "sink.clickhouse.shards[0]"),
             ("shards: [[http://a:8123], [http://a:8123]]", "sink.clickhouse.shards"),
             ("shards: [[http://a:8123], [b]]", "sink.clickhouse.shards"),
-            ("shards: [[http://a:8123], ['https://b:8443']]", "sink.clickhouse.endpoints"),
+            ("shards: [[http://a:8123], ['https://b:8443']]", "sink.clickhouse.shards"),
             (&format!("{one}\n    shards: [[http://a:8123]]"), "sink.clickhouse.shards"),
         ] {
             let found = violations(one, to);

@@ -177,12 +177,14 @@ impl Credentials {
                 found.add_if(token.is_empty(), &token_at, || "must not be empty".into());
                 let has_user = name.is_some() || file.is_some() || password.is_some();
                 found.add_if(has_user, &token_at, || {
-                    "is set together with a user or a password: remove them, or tokenFile".into()
+                    "a token is set together with a user or a password: remove them, or the token".into()
                 });
             }
             (None, password) => {
                 check_user(name, file, at, found);
-                found.add_if(password.is_none(), &password_at, || "must be set, unless tokenFile is".into());
+                found.add_if(password.is_none(), &password_at, || {
+                    "must be set, unless there is a token".into()
+                });
                 found.add_if(password == Some(""), &password_at, || "must not be empty".into());
             }
         }

@@ -146,9 +146,9 @@ fn check_tls(clickhouse: &ClickHouse, found: &mut Violations) {
     let is_https = |endpoint: &String| endpoint.starts_with("https://");
     let all: Vec<&String> = clickhouse.shards().into_iter().flatten().collect();
     let (some, all) = (all.iter().any(|e| is_https(e)), all.iter().all(|e| is_https(e)));
-    found.add_if(some && !all, "sink.clickhouse.endpoints", || {
-        "some are https and some are http: use one scheme for all".into()
-    });
+    let has_shards = !clickhouse.shards.is_empty();
+    let at = if has_shards { "sink.clickhouse.shards" } else { "sink.clickhouse.endpoints" };
+    found.add_if(some && !all, at, || "some are https and some are http: use one scheme for all".into());
     let Some(tls) = &clickhouse.tls else { return };
     found.add_if(!some, "sink.clickhouse.tls", || {
         "is set, but the endpoints are http: write them as https://host:port, or leave tls out".into()

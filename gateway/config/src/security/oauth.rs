@@ -130,7 +130,7 @@ impl ClientCredentials {
         });
         let (secret, assertion) = (self.client_secret_file.as_deref(), self.client_assertion_file.as_deref());
         found.add_if(secret.is_some() == assertion.is_some(), &format!("{at}.clientSecretFile"), || {
-            "exactly one of clientSecretFile and clientAssertionFile must be set".into()
+            "exactly one of a client's secret and a client assertion must be set".into()
         });
         for (field, file) in [
             ("clientIdFile", file),

@@ -139,9 +139,11 @@ fn spec_path(path: &str) -> String {
         "pipeline.name" | "pipeline.namespace" => path.replace("pipeline", "metadata"),
         "kafka.topic" | "kafka.messageBytesTarget" => path.replace("kafka", "spec.edge"),
         _ => {
-            let of_kafka = path.strip_prefix("kafka.").map(|field| format!("spec.source.kafka.{field}"));
+            let of_kafka = path.strip_prefix("kafka.");
+            let of_kafka = of_kafka.map(|field| logins::field(format!("spec.source.kafka.{field}")));
+            let of_listen = path.strip_prefix("listen").map(|rest| format!("spec.edge{rest}"));
             let of_limits = path.strip_prefix("limits.").map(|field| format!("spec.edge.{field}"));
-            of_kafka.or(of_limits).unwrap_or_else(|| format!("spec.edge.{path}"))
+            of_kafka.or(of_limits).or(of_listen).unwrap_or_else(|| format!("spec.edge.{path}"))
         }
     }
 }
@@ -156,6 +158,9 @@ mod tests {
             ("memory.limit", "spec.edge.resources.limits.memory"),
             ("kafka.messageBytesTarget", "spec.edge.messageBytesTarget"),
             ("kafka.bootstrapServers", "spec.source.kafka.bootstrapServers"),
+            ("kafka.sasl.passwordFile", "spec.source.kafka.sasl.secretRef"),
+            ("listen", "spec.edge"),
+            ("listen.authentication", "spec.edge.authentication"),
             ("limits.requestBytesMax", "spec.edge.requestBytesMax"),
             ("tenants.header", "spec.edge.tenants.header"),
             ("pipeline.name", "metadata.name"),

@@ -170,7 +170,7 @@ pub(crate) fn of_spec(violations: &Violations) -> Violations {
 /// The violations with other paths.
 pub(super) fn with_paths(violations: &Violations, path: impl Fn(&str) -> String) -> Violations {
     let mut found = Violations::default();
-    for violation in violations {
+    for violation in violations.iter().filter(|one| !logins::is_said_of_password(one)) {
         found.add(path(&violation.path), violation.message.clone());
     }
     found
@@ -183,9 +183,10 @@ fn spec_path(path: &str) -> String {
         "shutdown.deadline" => "spec.gateway.terminationGracePeriod".into(),
         "log.level" => "spec.gateway.logLevel".into(),
         "pipeline.name" | "pipeline.namespace" => path.replace("pipeline", "metadata"),
-        // The spec has the limits beside the other fields.
+        // The spec has the limits and the listeners beside the other fields.
         _ if path.starts_with("source.otlp.limits.") => format!("spec.{}", path.replacen("limits.", "", 1)),
-        _ => format!("spec.{path}"),
+        _ if path.starts_with("source.otlp.listen") => format!("spec.{}", path.replacen(".listen", "", 1)),
+        _ => logins::field(format!("spec.{path}")),
     }
 }
 
@@ -449,6 +450,15 @@ mod tests {
             ("source.otlp.logs", "spec.source.otlp.logs"),
             ("source.otlp.tenants.header", "spec.source.otlp.tenants.header"),
             ("source.otlp.limits.requestBytesMax", "spec.source.otlp.requestBytesMax"),
+            ("source.otlp.listen", "spec.source.otlp"),
+            ("source.otlp.listen.authentication", "spec.source.otlp.authentication"),
+            ("source.kafka.sasl.passwordFile", "spec.source.kafka.sasl.secretRef"),
+            ("sink.clickhouse.credentials.passwordFile", "spec.sink.clickhouse.credentials.secretRef"),
+            ("sink.clickhouse.credentials.tokenFile", "spec.sink.clickhouse.credentials"),
+            (
+                "source.kafka.sasl.oauth.clientCredentials.clientSecretFile",
+                "spec.source.kafka.sasl.oauth.clientCredentials.secretRef",
+            ),
             ("sink.clickhouse.table", "spec.sink.clickhouse.table"),
             ("pipeline.name", "metadata.name"),
         ] {

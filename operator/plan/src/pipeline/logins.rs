@@ -9,10 +9,33 @@ use sluice_crds::{
         USERNAME_KEY,
     },
 };
-use sluice_gateway_config as contract;
+use sluice_gateway_config::{self as contract, Violation};
 
 /// The parameter of a token request whose field is `scope`.
 const SCOPE: &str = "scope";
+
+/// Fields of a login in the config, and those of the spec that they come from.
+const FIELDS: [(&str, &str); 4] = [
+    (".sasl.passwordFile", ".sasl.secretRef"),
+    (".credentials.passwordFile", ".credentials.secretRef"),
+    // Of tokenSecretRef or of serviceAccountToken.
+    (".credentials.tokenFile", ".credentials"),
+    (".clientCredentials.clientSecretFile", ".clientCredentials.secretRef"),
+];
+
+/// The field of the spec that a field of a login comes from. Other fields have the same name in both.
+pub(super) fn field(path: String) -> String {
+    let renamed = FIELDS.iter().find_map(|(of_config, of_spec)| {
+        let before = path.strip_suffix(*of_config)?;
+        Some(format!("{before}{of_spec}"))
+    });
+    renamed.unwrap_or(path)
+}
+
+/// Whether a missing user is said of the password, too: a spec has both in one Secret.
+pub(super) fn is_said_of_password(one: &Violation) -> bool {
+    one.path.ends_with(".usernameFile")
+}
 
 /// The login of a spec.
 pub(super) fn sasl(sasl: &Sasl) -> contract::Sasl {

@@ -281,7 +281,8 @@ fn what_is_wrong_names_its_field() {
         (json!({"service": {"labels": {"a b": "c"}}}), "spec.edge.service.labels"),
         (json!({"podTemplate": {"nodeSelector": {"a b": "c"}}}), "spec.edge.podTemplate.nodeSelector"),
         (json!({"resources": {"limits": {"cpu": "100m"}}}), "spec.edge.resources.limits.cpu"),
-        (json!({"grpc": {"enabled": false}, "http": {"enabled": false}}), "spec.edge.listen"),
+        (json!({"grpc": {"enabled": false}, "http": {"enabled": false}}), "spec.edge"),
+        (json!({"authentication": {}}), "spec.edge.authentication"),
     ] {
         let pipeline = with_edge(edge.clone());
         let found = plan(&pipeline, &observed(&pipeline, 12), &defaults()).unwrap_err();

@@ -147,9 +147,10 @@ fn what_is_wrong_names_its_field_and_what_helps() {
         (
             "/spec/source/otlp",
             json!({"grpc": {"enabled": false}, "http": {"enabled": false}}),
-            "spec.source.otlp.listen",
-            "",
+            "spec.source.otlp",
+            "neither grpc nor http",
         ),
+        ("/spec/source/otlp", json!({"authentication": {}}), "spec.source.otlp.authentication", ""),
         (
             "/spec/source/otlp",
             json!({"service": {"labels": {"a b": "c"}}}),
