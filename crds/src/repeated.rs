@@ -3,6 +3,9 @@
 //! Such a rule stands at an object, and the planner names a field in it. So the rule says, where it is declared, at which fields the planner
 //! refuses the same thing ([`repeated_at()`]). By that, `kubectl sluice plan` tells one cause once.
 //!
+//! The planner may refuse a field for several reasons, of which the rule has one. Then the rule says how the message of that one begins, and the
+//! others are told.
+//!
 //! The fields travel in the rule's `fieldPath`, because the derive keeps nothing of our own beside a rule. The published definition has none of
 //! them: an API server takes one path there, and our messages name fields as seen from the rule's object.
 
@@ -16,11 +19,18 @@ const RULES: &str = "x-kubernetes-validations";
 /// The key of a rule under which its fields travel.
 const FIELDS: &str = "fieldPath";
 
-/// Between two fields. No name of a field contains it.
-const SEPARATOR: &str = " ";
+/// Between two fields. Neither the name of a field nor a message contains it.
+const SEPARATOR: &str = "\n";
+
+/// Between a field and the beginning of the planner's message. No name of a field contains it.
+const BEFORE_MESSAGE: &str = ": ";
+
+/// Every name in a map.
+const EACH_NAME: &str = "*";
 
 /// The rule, with the fields at which the planner refuses the same thing: their paths from the rule's object on. One that ends with `.` is the
-/// beginning of names in a map.
+/// beginning of names in a map, and `*` is every name in it. Behind `: ` stands the beginning of what the planner says there, if it refuses the
+/// field for other reasons, too.
 pub(crate) fn repeated_at(fields: &[&str], rule: Rule) -> Rule {
     rule.field_path(fields.join(SEPARATOR))
 }
@@ -44,10 +54,18 @@ impl RepeatedRules {
         }
     }
 
-    /// Whether the planner refuses at this field what the rule with this message refuses. The path of the field begins at the rule's object.
-    pub fn has(&self, message: &str, field: &str) -> bool {
-        let is_it =
-            |one: &String| if one.ends_with('.') { field.starts_with(one.as_str()) } else { field == one };
+    /// Whether the planner, with what is `said` at this field, refuses what the rule with this message refuses. The path of the field begins at
+    /// the rule's object.
+    pub fn has(&self, message: &str, field: &str, said: &str) -> bool {
+        let is_it = |one: &String| {
+            let (at, beginning) = parts(one);
+            let is_at = match at {
+                EACH_NAME => true,
+                _ if at.ends_with('.') => field.starts_with(at),
+                _ => field == at,
+            };
+            is_at && said.starts_with(beginning)
+        };
         self.0.get(message).is_some_and(|fields| fields.iter().any(is_it))
     }
 
@@ -71,6 +89,11 @@ impl RepeatedRules {
     }
 }
 
+/// The field, and the beginning of what the planner says there.
+fn parts(one: &str) -> (&str, &str) {
+    one.split_once(BEFORE_MESSAGE).unwrap_or((one, ""))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,21 +110,29 @@ mod tests {
         let rules = schema.get(RULES).and_then(Value::as_array).into_iter().flatten();
         let fields = rules.filter_map(|rule| rule[FIELDS].as_str()).flat_map(|all| all.split(SEPARATOR));
         let own: Vec<&str> = fields.collect();
-        let missing = own.iter().filter(|field| !is_in(schema, field)).map(|field| (*field).to_owned());
+        let missing =
+            own.iter().filter(|field| !is_in(schema, parts(field).0)).map(|field| (*field).to_owned());
         let count = own.len() + inner.iter().map(|(_, count)| count).sum::<usize>();
         (missing.chain(inner.into_iter().flat_map(|(missing, _)| missing)).collect(), count)
     }
 
     fn is_in(schema: &Value, field: &str) -> bool {
-        if field.ends_with('.') {
+        if field == EACH_NAME || field.ends_with('.') {
             return schema["additionalProperties"].is_object();
         }
-        field.split('.').try_fold(schema, |schema, name| schema["properties"].get(name)).is_some()
+        field.split('.').try_fold(schema, part).is_some()
+    }
+
+    /// A field, a value of a map, or an entry of a list whose entries have names.
+    fn part<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
+        let of_field = schema["properties"].get(name);
+        let of_entry = || schema.get("items").filter(|_| schema.get("x-kubernetes-list-map-keys").is_some());
+        of_field.or_else(|| schema.get("additionalProperties")).or_else(of_entry)
     }
 
     #[test]
     fn each_field_of_a_rule_is_one_of_its_object() {
-        for (definition, expected) in [(TracePipeline::crd(), 20), (TraceConnection::crd(), 2)] {
+        for (definition, expected) in [(TracePipeline::crd(), 45), (TraceConnection::crd(), 14)] {
             let (missing, count) = misspelt(&serde_json::to_value(definition).unwrap());
             assert!(missing.is_empty(), "{missing:?}");
             assert!(count >= expected, "{count} fields");
@@ -119,16 +150,33 @@ mod tests {
     fn a_rule_has_its_own_fields_and_the_names_that_begin_as_it_says() {
         let rules = repeated_rules();
         let of_queue = "maxBytes must be at most 95 % of size, such as 9728Mi of 10Gi: the file system of the volume needs the rest";
-        assert!(rules.has(of_queue, "maxBytes"));
+        assert!(rules.has(of_queue, "maxBytes", "any words"));
         for (message, field) in
             [(of_queue, "size"), (of_queue, "maxBytes.a"), ("maxBytes must be something else", "maxBytes")]
         {
-            assert!(!rules.has(message, field), "{message} {field}");
+            assert!(!rules.has(message, field, "any words"), "{message} {field}");
         }
         let properties = "properties has a name with a beginning that";
         let (message, _) = rules.0.iter().find(|(message, _)| message.starts_with(properties)).unwrap();
         for (name, expected) in [("enable.auto.commit", true), ("batch.size", true), ("enabled", false)] {
-            assert_eq!(rules.has(message, name), expected, "{name}");
+            assert_eq!(rules.has(message, name, "any words"), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_refused_for_several_reasons_is_that_of_the_rule_by_its_message() {
+        let rules = repeated_rules();
+        let of_engine = "engine Null stores nothing, so that ttl and orderBy must not be set";
+        let has_names = "settings has a name that the gateway decides: one of a session (session_*) or of a query's parameters (param_*)";
+        for (message, field, said, expected) in [
+            (of_engine, "ttl", "must not be set with engine Null, which stores nothing", true),
+            (of_engine, "orderBy", "must not be set with engine Null, which stores nothing", true),
+            (of_engine, "ttl", "99999d is not between 1h and 36500d", false),
+            (of_engine, "cluster", "must not be set with engine Null, which stores nothing", false),
+            (has_names, "session_id", "cannot be set here: the gateway decides how it sends requests", true),
+            (has_names, "insert_quorum", "is not a quorum, which schema.durability requires", false),
+        ] {
+            assert_eq!(rules.has(message, field, said), expected, "{message} {field} {said}");
         }
     }
 }

@@ -154,8 +154,8 @@ pub struct BasicUsersSecretRef {
 #[x_kube(
     validation = Rule::new("!has(self.username) || !has(self.secretRef) || !has(self.secretRef.usernameKey)")
         .message("sasl has username and secretRef.usernameKey: keep username if the Secret has no key for it, else remove username"),
-    validation = Rule::new("self.mechanism == 'OAuthBearer' || (has(self.secretRef) && !has(self.oauth))")
-        .message("sasl.mechanism Plain, ScramSha256 or ScramSha512 needs secretRef and has no oauth: set secretRef, or mechanism OAuthBearer"),
+    validation = repeated_at(&["secretRef", "oauth: is set, but mechanism is not"], Rule::new("self.mechanism == 'OAuthBearer' || (has(self.secretRef) && !has(self.oauth))")
+        .message("sasl.mechanism Plain, ScramSha256 or ScramSha512 needs secretRef and has no oauth: set secretRef, or mechanism OAuthBearer")),
     validation = repeated_at(&["oauth"], Rule::new("self.mechanism != 'OAuthBearer' || (has(self.oauth) && !has(self.secretRef) && !has(self.username))")
         .message("sasl.mechanism OAuthBearer needs oauth and has no username and no secretRef: a client's id and secret stand in \
                   oauth.clientCredentials"))

@@ -71,7 +71,7 @@ pub struct TraceConnectionSpec {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new(source::AWS_REGION).message(source::AWS_REGION_SAID),
+    validation = repeated_at(&[source::AWS_REGION_AT], Rule::new(source::AWS_REGION).message(source::AWS_REGION_SAID)),
     validation = Rule::new(source::AWS_TLS).message(source::AWS_TLS_SAID)
 )]
 pub struct KafkaConnection {
@@ -96,8 +96,8 @@ pub struct KafkaConnection {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.endpoints) != has(self.shards)")
-        .message("one of endpoints and shards is set, and not both: endpoints are replicas of a single shard"),
+    validation = repeated_at(shard_rules::ONE_OF, Rule::new("has(self.endpoints) != has(self.shards)")
+        .message("one of endpoints and shards is set, and not both: endpoints are replicas of a single shard")),
     validation = repeated_at(&["tls"], Rule::new(shard_rules::TLS).message(shard_rules::TLS_SAID)),
     validation = Rule::new(shard_rules::ADDED).message(shard_rules::ADDED_SAID),
     validation = Rule::new(shard_rules::PLACE).message(shard_rules::PLACE_SAID),

@@ -1,7 +1,7 @@
 //! Tokens for Kafka: where they come from.
 
 use super::CaSecretRef;
-use crate::texts;
+use crate::{repeated::repeated_at, texts};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,8 +31,8 @@ pub struct OAuth {
     /// SASL extensions that are sent with each token, by name; at most 16. A name has letters only. Confluent Cloud wants logicalCluster and identityPoolId.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
-    #[x_kube(validation = Rule::new("self.all(k, k != 'auth')")
-        .message("an extension of oauth cannot have the name auth, under which the token itself is sent"))]
+    #[x_kube(validation = repeated_at(&["auth"], Rule::new("self.all(k, k != 'auth')")
+        .message("an extension of oauth cannot have the name auth, under which the token itself is sent")))]
     pub extensions: BTreeMap<String, SaslExtension>,
 }
 
@@ -50,14 +50,14 @@ pub struct SaslExtension(
     validation = Rule::new("!has(self.clientId) || !has(self.secretRef) || !has(self.secretRef.clientIdKey)")
         .message("clientCredentials has clientId and secretRef.clientIdKey: keep clientId if the Secret has no key for it, else remove \
                   clientId"),
-    validation = Rule::new("has(self.secretRef) != has(self.clientAssertion)")
-        .message("clientCredentials has exactly one of secretRef (the client's secret) and clientAssertion (a token of the pods' ServiceAccount)"),
+    validation = repeated_at(&["secretRef"], Rule::new("has(self.secretRef) != has(self.clientAssertion)")
+        .message("clientCredentials has exactly one of secretRef (the client's secret) and clientAssertion (a token of the pods' ServiceAccount)")),
     validation = Rule::new("!has(self.clientAssertion) || has(self.clientId)")
         .message("clientAssertion needs clientId: without secretRef there is no Secret that has the id"),
-    validation = Rule::new(
+    validation = repeated_at(&["parameters.client_assertion", "parameters.client_assertion_type"], Rule::new(
         "!has(self.clientAssertion) || !has(self.parameters) \
          || self.parameters.all(k, !(k in ['client_assertion', 'client_assertion_type']))")
-        .message("parameters of clientCredentials has client_assertion or client_assertion_type, which clientAssertion decides: remove them")
+        .message("parameters of clientCredentials has client_assertion or client_assertion_type, which clientAssertion decides: remove them"))
 )]
 pub struct ClientCredentials {
     /// The URL of the token endpoint, such as https://login.example.com/realms/kafka/protocol/openid-connect/token. http sends the client's
@@ -103,8 +103,10 @@ pub struct ClientCredentials {
     /// More parameters of the request by name, such as audience or resource; at most 16.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
-    #[x_kube(validation = Rule::new("self.all(k, !(k in ['grant_type', 'client_id', 'client_secret', 'scope']))")
-        .message("parameters of clientCredentials has a name that another field decides: grant_type, client_id, client_secret or scope"))]
+    #[x_kube(validation = repeated_at(
+        &["grant_type", "client_id", "client_secret"],
+        Rule::new("self.all(k, !(k in ['grant_type', 'client_id', 'client_secret', 'scope']))")
+        .message("parameters of clientCredentials has a name that another field decides: grant_type, client_id, client_secret or scope")))]
     pub parameters: BTreeMap<String, SaslExtension>,
 
     /// A Secret in the pipeline's namespace with PEM certificates of the authorities that may sign the endpoint's certificate. When it is not

@@ -1,5 +1,6 @@
 //! How rows are inserted.
 
+use crate::repeated::repeated_at;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,12 +35,12 @@ pub struct Insert {
     /// that could split an INSERT, cut it or store it twice is refused.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = Rule::new(OWNED)
+    #[x_kube(validation = repeated_at(&["*: cannot be set here"], Rule::new(OWNED)
         .message("settings has a name that the gateway decides: one that cuts or delays a block (async_insert*, \
                   max_insert_block_size*), deduplicates (deduplicate_*, insert_deduplicat*), reads rows (input_format_*, \
-                  format_*, type_json_*), asks the server (http_*, query*), or that another field sets"),
-        validation = Rule::new(OF_THE_SESSION)
-        .message("settings has a name that the gateway decides: one of a session (session_*) or of a query's parameters (param_*)"))]
+                  format_*, type_json_*), asks the server (http_*, query*), or that another field sets")),
+        validation = repeated_at(&["*: cannot be set here"], Rule::new(OF_THE_SESSION)
+        .message("settings has a name that the gateway decides: one of a session (session_*) or of a query's parameters (param_*)")))]
     pub settings: BTreeMap<String, SettingValue>,
 }
 

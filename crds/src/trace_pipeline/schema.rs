@@ -6,6 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Where the planner refuses a column of the preset. It may refuse the same column for another reason.
+const PRESET_COLUMNS: &[&str] = &[
+    "columns.SampleRate: preset ClickStack adds this column",
+    "columns.ResourceAttributeItems: preset ClickStack adds this column",
+    "columns.SpanAttributeItems: preset ClickStack adds this column",
+];
+
 /// Who makes the table, and how.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -13,18 +20,19 @@ use std::collections::BTreeMap;
     validation = repeated_at(&["layout"], Rule::new("!has(self.layout) || self.layout == 'Json' || (!has(self.maxDynamicPaths) \
         && size(self.typedPaths.resource) == 0 && size(self.typedPaths.span) == 0)")
         .message("layout must be Json while maxDynamicPaths or typedPaths is set: only JSON columns have paths")),
-    validation = Rule::new("!has(self.engine) || self.engine != 'Null' \
+    validation = repeated_at(&["ttl: must not be set with engine Null", "orderBy: must not be set with engine Null"], Rule::new(
+        "!has(self.engine) || self.engine != 'Null' \
         || (!has(self.ttl) && (!has(self.orderBy) || size(self.orderBy) == 0))")
-        .message("engine Null stores nothing, so that ttl and orderBy must not be set"),
-    validation = Rule::new("!has(self.durability) || self.durability != 'Quorum' || !has(self.engine) \
+        .message("engine Null stores nothing, so that ttl and orderBy must not be set")),
+    validation = repeated_at(&["engine"], Rule::new("!has(self.durability) || self.durability != 'Quorum' || !has(self.engine) \
         || self.engine == 'ReplicatedMergeTree'")
-        .message("durability Quorum needs replicas: engine must be ReplicatedMergeTree, or not set"),
-    validation = repeated_at(&["preset"], Rule::new("!has(self.preset) || ((!has(self.layout) || self.layout == 'Map') && !has(self.maxDynamicPaths) \
+        .message("durability Quorum needs replicas: engine must be ReplicatedMergeTree, or not set")),
+    validation = repeated_at(&["preset", "layout"], Rule::new("!has(self.preset) || ((!has(self.layout) || self.layout == 'Map') && !has(self.maxDynamicPaths) \
         && size(self.typedPaths.resource) == 0 && size(self.typedPaths.span) == 0)")
         .message("preset ClickStack stores attributes as Map: layout must be Map or not set, without maxDynamicPaths and typedPaths")),
-    validation = Rule::new("!has(self.preset) || !has(self.columns) \
+    validation = repeated_at(PRESET_COLUMNS, Rule::new("!has(self.preset) || !has(self.columns) \
         || self.columns.all(c, !(c.name in ['SampleRate', 'ResourceAttributeItems', 'SpanAttributeItems']))")
-        .message("preset ClickStack adds the columns SampleRate, ResourceAttributeItems and SpanAttributeItems: remove them from columns")
+        .message("preset ClickStack adds the columns SampleRate, ResourceAttributeItems and SpanAttributeItems: remove them from columns"))
 )]
 pub struct Schema {
     /// None: nothing is done, the gateways look at the columns when they start. Validate: the table is compared before gateways are

@@ -1,6 +1,10 @@
 //! CEL rules about the servers of ClickHouse: of a pipeline that names them itself, and of a `TraceConnection`. Each stands beside what is said
 //! when it refuses something.
 
+/// Where the planner refuses servers that are not named once: in one list, or in several shards. It may refuse other things there.
+pub(crate) const ONE_OF: &[&str] =
+    &["endpoints: at least one endpoint", "shards: is set together with endpoints"];
+
 /// Encrypted endpoints for a spec with `tls`.
 pub(crate) const TLS: &str = "!has(self.tls) || (has(self.endpoints) && self.endpoints.exists(e, e.startsWith('https:'))) \
     || (has(self.shards) && self.shards.exists(s, s.endpoints.exists(e, e.startsWith('https:'))))";

@@ -22,9 +22,10 @@ pub struct Sink {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("[has(self.endpoints), has(self.shards), has(self.connectionRef)].exists_one(is_set, is_set)")
+    validation = repeated_at(shard_rules::ONE_OF, Rule::new(
+        "[has(self.endpoints), has(self.shards), has(self.connectionRef)].exists_one(is_set, is_set)")
         .message("exactly one of endpoints, shards and connectionRef is set in sink.clickhouse: endpoints are replicas of a single shard; \
-                  with connectionRef, endpoints or shards stand in the TraceConnection"),
+                  with connectionRef, endpoints or shards stand in the TraceConnection")),
     validation = Rule::new("!has(self.connectionRef) || (!has(self.tls) && !has(self.credentials))")
         .message("with sink.clickhouse.connectionRef, tls and credentials stand in the TraceConnection: remove them here"),
     validation = repeated_at(&["tls"], Rule::new(shard_rules::TLS).message(shard_rules::TLS_SAID)),
@@ -142,12 +143,12 @@ fn table() -> String {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.username) || (has(self.secretRef) && !has(self.secretRef.usernameKey))")
+    validation = repeated_at(&["secretRef"], Rule::new("!has(self.username) || (has(self.secretRef) && !has(self.secretRef.usernameKey))")
         .message("username of credentials needs secretRef for the password, and replaces secretRef.usernameKey: set secretRef without \
-                  usernameKey, or remove username"),
-    validation = Rule::new(
+                  usernameKey, or remove username")),
+    validation = repeated_at(&["secretRef"], Rule::new(
         "[has(self.secretRef), has(self.tokenSecretRef), has(self.serviceAccountToken)].exists_one(is_set, is_set)")
-        .message("credentials has exactly one of secretRef (user and password), tokenSecretRef and serviceAccountToken")
+        .message("credentials has exactly one of secretRef (user and password), tokenSecretRef and serviceAccountToken"))
 )]
 pub struct Credentials {
     /// The user's name, for a Secret without one. When it is not set, the Secret must contain the name.

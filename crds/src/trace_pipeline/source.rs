@@ -50,6 +50,8 @@ pub(crate) const BROKERS_SAID: &str = "each of bootstrapServers is host:port, su
 pub(crate) const AWS_REGION: &str = "!has(self.sasl) || !has(self.sasl.oauth) || !has(self.sasl.oauth.awsMskIam) \
     || has(self.sasl.oauth.awsMskIam.region) || !has(self.bootstrapServers) \
     || self.bootstrapServers.exists(s, s.matches('[.]kafka(-serverless)?[.][a-z0-9-]+[.]amazonaws[.]com([.]cn)?:[0-9]+$'))";
+/// Where the planner refuses the same.
+pub(crate) const AWS_REGION_AT: &str = "sasl.oauth.awsMskIam.region";
 /// What is said without it.
 pub(crate) const AWS_REGION_SAID: &str = "awsMskIam needs region: no host of bootstrapServers names one, as NAME.kafka.eu-central-1.amazonaws.com does";
 
@@ -85,12 +87,12 @@ pub struct Source {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.bootstrapServers) != has(self.connectionRef)")
+    validation = repeated_at(&["bootstrapServers: at least one broker"], Rule::new("has(self.bootstrapServers) != has(self.connectionRef)")
         .message("exactly one of bootstrapServers and connectionRef is set in source.kafka: with connectionRef, the brokers stand in the \
-                  TraceConnection"),
+                  TraceConnection")),
     validation = Rule::new("!has(self.connectionRef) || (!has(self.tls) && !has(self.sasl))")
         .message("with source.kafka.connectionRef, tls and sasl stand in the TraceConnection: remove them here"),
-    validation = Rule::new(AWS_REGION).message(AWS_REGION_SAID),
+    validation = repeated_at(&[AWS_REGION_AT], Rule::new(AWS_REGION).message(AWS_REGION_SAID)),
     validation = Rule::new(AWS_TLS).message(AWS_TLS_SAID)
 )]
 pub struct KafkaSource {
@@ -165,10 +167,10 @@ pub struct KafkaSource {
     #[serde(default)]
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(
-        validation = Rule::new(OWNED)
+        validation = repeated_at(&["*: cannot be set here"], Rule::new(OWNED)
             .message("properties has a name that another field or the gateway decides: where it reads (bootstrap.servers, \
                       auto.offset.reset), security (ssl.*, sasl.*, security.protocol), how it is a member of its group (group.*, \
-                      client.*, session.timeout.ms), sizes (*.max.bytes), dead letters (acks, retries), or one that is tuned"),
+                      client.*, session.timeout.ms), sizes (*.max.bytes), dead letters (acks, retries), or one that is tuned")),
         validation = repeated_at(BEGINNINGS, Rule::new(OWNED_BEGINNINGS)
             .message("properties has a name with a beginning that another field or the gateway decides: enable., auto.commit., \
                       queued., sluice., plugin., compression., batch. or queue.buffering."))

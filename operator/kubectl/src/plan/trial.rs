@@ -89,20 +89,22 @@ pub(super) fn add_unsaid(others: &Violations, found: &mut Violations) {
         let in_connection = other.path.split_once(" of the TraceConnection ");
         let field = in_connection
             .map_or_else(|| other.path.clone(), |(field, name)| of_connection(name.trim_matches('"'), field));
-        if !said.iter().any(|one| is_about(one, &field)) && found.iter().all(|one| one != other) {
+        if !said.iter().any(|one| is_about(one, &field, &other.message))
+            && found.iter().all(|one| one != other)
+        {
             found.add(other.path.clone(), other.message.clone());
         }
     }
 }
 
 /// Whether this is said of the field: at the field, at an entry of it, or by a rule that stands at an object around it and that the planner
-/// repeats at the field. A rule about names of properties says how they begin.
-fn is_about(one: &Violation, field: &str) -> bool {
+/// repeats at the field with this message. A rule about names of properties says how they begin.
+fn is_about(one: &Violation, field: &str, message: &str) -> bool {
     if let Some(entry) = one.path.strip_prefix(field) {
         return entry.is_empty() || entry.starts_with('[');
     }
     let inner = field.strip_prefix(&one.path).and_then(|rest| rest.strip_prefix('.'));
-    inner.is_some_and(|inner| REPEATED.has(&one.message, inner))
+    inner.is_some_and(|inner| REPEATED.has(&one.message, inner, message))
 }
 
 /// Facts of a healthy cluster: only the spec can be wrong.
@@ -147,7 +149,21 @@ mod tests {
             ("spec.source.kafka", "is empty", "spec.source.kafkaesque", false),
         ] {
             let one = Violation { path: path.to_owned(), message: message.to_owned() };
-            assert_eq!(is_about(&one, field), expected, "{path}: {message}; {field}");
+            assert_eq!(is_about(&one, field, "is refused"), expected, "{path}: {message}; {field}");
+        }
+    }
+
+    #[test]
+    fn a_rule_is_about_what_the_planner_says_of_its_cause_and_nothing_else_at_the_field() {
+        let (at, of_shards) = ("spec.clickhouse", "spec.clickhouse.shards");
+        let one = |rule: &str| Violation { path: at.to_owned(), message: rule.to_owned() };
+        let of_both =
+            one("one of endpoints and shards is set, and not both: endpoints are replicas of a single shard");
+        for (message, expected) in [
+            ("is set together with endpoints, which are those of a single shard: remove one of them", true),
+            ("\"http://a:99999\" is not http://host:port or https://host:port", false),
+        ] {
+            assert_eq!(is_about(&of_both, of_shards, message), expected, "{message}");
         }
     }
 }

@@ -247,7 +247,7 @@ fn one_cause_is_told_once() {
 }
 
 /// Values by their pointers, the field that the planner would name, and the beginning of what the rule says.
-type Repeated = (&'static [(&'static str, &'static str)], &'static str, &'static str);
+pub type Repeated = (&'static [(&'static str, &'static str)], &'static str, &'static str);
 
 /// The rules say beside their expression at which field the planner refuses the same thing.
 #[test]
@@ -312,7 +312,7 @@ fn what_a_rule_and_the_planner_refuse_is_told_once() {
 }
 
 /// With these values, the rule is told, and nothing else at the field.
-fn told_once(values: &[(&str, &str)], field: &str, rule: &str) {
+pub fn told_once(values: &[(&str, &str)], field: &str, rule: &str) {
     let mut object = smallest();
     for (pointer, value) in values {
         set(&mut object, pointer, serde_json::from_str(value).unwrap());
@@ -400,7 +400,7 @@ fn entries_that_are_one_to_the_api_server_are_told() {
     }
 }
 
-fn smallest() -> Value {
+pub fn smallest() -> Value {
     serde_saphyr::from_str(SMALLEST).unwrap()
 }
 
@@ -411,7 +411,7 @@ fn with(pointer: &str, value: &str) -> Value {
     object
 }
 
-fn set(object: &mut Value, pointer: &str, value: Value) {
+pub fn set(object: &mut Value, pointer: &str, value: Value) {
     let mut at = object;
     for field in pointer.split('/').skip(1) {
         at = &mut at[field];
@@ -420,7 +420,7 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
 }
 
 /// All that is wrong with it.
-fn told(object: &Value) -> String {
+pub fn told(object: &Value) -> String {
     let assumed = Assumed {
         partitions: 12,
         server: None,

@@ -7,3 +7,4 @@ mod api_server;
 mod audit;
 mod program;
 mod restarts;
+mod told_once;
