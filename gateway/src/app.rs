@@ -121,7 +121,9 @@ pub fn run(checked: &CheckedConfig, version: Version) -> anyhow::Result<()> {
         Some(_) => None,
         None => queue_volume::open(config, &status, events_out.clone())?,
     };
-    let age_max = BlockAge::of(&config.sink.clickhouse.insert).for_shards(shards.len());
+    let age_max = BlockAge::of(&config.sink.clickhouse.insert)
+        .for_shards(shards.len())
+        .committing(config.delivery.commit);
     let age_max = age_max.draining_with(status.drain_asked());
     status.closes_by(age_max.clone());
     let metrics = &metrics;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {
     /// When an offset is committed. AfterInsert (the default): every row below it is in ClickHouse or dead-lettered, so Kafka is the
-    /// durable copy and consumer lag is exact. AfterEnqueue: rows that have waited for 5 s go to the queue volume and count once they are
+    /// durable copy and consumer lag is exact. AfterEnqueue: a block of rows that has waited for 5 s goes to the queue volume and counts once it is
     /// synced to it, so Kafka may delete them sooner; the volume is then the only copy until they are inserted. With source.otlp only AfterInsert:
     /// the volume always has the only copy.
     #[serde(default)]

@@ -25,7 +25,7 @@
 //!
 //! While blocks of a shard wait on the queue volume, a new block is not inserted before them, so closing it early makes nothing fresher. It
 //! would only make more inserts, and more cuts that must be planned. So it may become [`AGE_BEHIND`] old, and is due at once when they are
-//! stored.
+//! stored. With `delivery.commit: AfterEnqueue` its offsets wait for its end, so it becomes [`AGE_BEHIND_ENQUEUED`] old.
 //!
 //! While [merges are behind](crate::table::parts_watch) in a shard's table, its blocks become [`AGE_FACTOR_MERGES`] times as old, up to
 //! [`AGE_BEHIND`]: fewer and larger blocks make fewer parts. Only the ends of blocks that are not planned yet change. A full block closes as
@@ -46,7 +46,7 @@
 //! Owner: the workers, which share the number of open blocks and of recently closed ones.
 
 use crate::ground::shard_flags::ShardFlags;
-use sluice_gateway_config::Insert;
+use sluice_gateway_config::{Commit, Insert};
 use sluice_kafka::Drain;
 use std::{
     sync::{
@@ -74,6 +74,11 @@ const DEBT_MAX_MS: u64 = 100 * SPACING_MS;
 /// Chosen: the 256 cuts of a plan then last for four hours.
 const AGE_BEHIND: Duration = Duration::from_mins(1);
 
+/// The age of an open block while blocks wait on the queue volume, with `delivery.commit: AfterEnqueue`, unless the config's is longer. Its
+/// offsets are committed only once it is on the volume, and until then Kafka has the only durable copy. Chosen: a quarter of a minute, so that
+/// there are at most four times as many blocks.
+const AGE_BEHIND_ENQUEUED: Duration = Duration::from_secs(15);
+
 /// How many times as old blocks become while merges are behind. Chosen: an eighth of the parts, while rows of eight partitions are in
 /// the table within half a minute.
 const AGE_FACTOR_MERGES: u32 = 8;
@@ -88,6 +93,8 @@ const AGE_DRAINING: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct BlockAge {
     interval: Duration,
+    /// The age while blocks wait on the queue volume.
+    behind_age: Duration,
     shared: Arc<Shared>,
     behind: ShardFlags,
     merges: ShardFlags,
@@ -119,7 +126,17 @@ impl BlockAge {
         };
         let (interval, shared) = (insert.max_interval.to_std(), Arc::new(shared));
         let (behind, merges) = (ShardFlags::default(), ShardFlags::default());
-        Self { interval, shared, behind, merges, drain: Drain::default() }
+        Self { interval, behind_age: AGE_BEHIND, shared, behind, merges, drain: Drain::default() }
+    }
+
+    /// With `delivery.commit`.
+    #[must_use]
+    pub fn committing(self, commit: Commit) -> Self {
+        let behind_age = match commit {
+            Commit::AfterInsert => AGE_BEHIND,
+            Commit::AfterEnqueue => AGE_BEHIND_ENQUEUED,
+        };
+        Self { behind_age, ..self }
     }
 
     /// With flags for this number of shards.
@@ -174,7 +191,7 @@ impl BlockAge {
             return self.interval;
         }
         if self.behind.is(shard) {
-            return self.interval.max(AGE_BEHIND);
+            return self.interval.max(self.behind_age);
         }
         let age = self.interval.max(self.in_turn());
         if self.merges.is(shard) { age.max((age * AGE_FACTOR_MERGES).min(AGE_BEHIND)) } else { age }
@@ -248,6 +265,20 @@ mod tests {
         assert_eq!(age_max.most_of_all(later), Duration::from_secs(48));
         age_max.crowd(later);
         assert_eq!(age_max.most_of_all(later), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_block_whose_offsets_wait_for_the_volume_stays_open_for_a_quarter_of_a_minute() {
+        let behind_others = |insert: &Insert, commit| {
+            let age_max = BlockAge::of(insert).for_shards(1).committing(commit);
+            age_max.behind().say(0, true);
+            age_max.most(0, Instant::now())
+        };
+        let usual = Insert::default();
+        assert_eq!(behind_others(&usual, Commit::AfterInsert), Duration::from_mins(1));
+        assert_eq!(behind_others(&usual, Commit::AfterEnqueue), Duration::from_secs(15));
+        let rare = Insert { max_interval: "30s".parse().unwrap(), ..usual };
+        assert_eq!(behind_others(&rare, Commit::AfterEnqueue), Duration::from_secs(30));
     }
 
     #[test]

@@ -120,7 +120,8 @@ impl fmt::Display for Report {
         match (columns.is_empty(), self.created) {
             (true, _) => write!(f, "table {table} is missing")?,
             (false, true) => write!(f, "table {table} created: {columns}")?,
-            (false, false) => write!(f, "table {table} fits: {columns}")?,
+            (false, false) if self.differences.is_empty() => write!(f, "table {table} fits: {columns}")?,
+            (false, false) => write!(f, "table {table} differs, and has: {columns}")?,
         }
         let of_table = format!("CREATE TABLE IF NOT EXISTS {}", quoted(table));
         let others = self.statements.iter().map(|statement| first_line(statement));
@@ -486,7 +487,7 @@ mod tests {
         assert_eq!(report.differences[0].servers, ["http://a:1", "http://b:1"]);
         assert_eq!(
             report.to_string(),
-            "table d.t fits: c\ndiffers: TTL is f, wanted: w; this would take: b\n\
+            "table d.t differs, and has: c\ndiffers: TTL is f, wanted: w; this would take: b\n\
              differs: engine is f, wanted: w; this would take: b"
         );
     }
