@@ -22,9 +22,8 @@ pub(super) fn missing(pipeline: &TracePipeline, plan: &Plan, observed: &Observed
     let unread = lasting(pipeline, observed)?;
     let group = gateway_config::consumer_group(plan.names(), pipeline.spec.source.kafka.as_ref()?);
     let message = format!(
-        "{}: no gateway owns them. If this stays, look which member of the consumer group has them: \
-         kafka-consumer-groups.sh --describe --members --group {group}. If none has, add a gateway (kubectl scale): Kafka then divides the \
-         partitions anew",
+        "{}: no gateway owns them. If this stays, see which member has them: \
+         kafka-consumer-groups.sh --describe --members --group {group}. If none has, add a gateway (kubectl scale)",
         words(unread)
     );
     Some(Progress::waiting(reason::PARTITIONS_UNREAD, message))

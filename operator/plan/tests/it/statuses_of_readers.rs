@@ -25,6 +25,7 @@ fn partitions_without_a_reader_are_said_after_half_a_minute_and_then_until_they_
     let begin =
         "5 of 12 partitions have no reader (spans/1, spans/4, spans/7 and 2 more): no gateway owns them";
     assert!(words.starts_with(begin) && words.len() < 250, "{words}");
+    assert!(words.ends_with("If none has, add a gateway (kubectl scale)"), "{words}");
     pipeline.status = Some(status);
     assert_eq!(summary(&said(&pipeline, &unread(0))), expected, "another operator has just begun to count");
     assert_eq!(summary(&said(&pipeline, &facts))[0], "True/Running");
