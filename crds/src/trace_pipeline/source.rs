@@ -29,18 +29,6 @@ const OWNED_BEGINNINGS: &str = "self.all(k, !k.startsWith('enable.') && !k.start
     && !k.startsWith('queued.') && !k.startsWith('sluice.') && !k.startsWith('plugin.') \
     && !k.startsWith('compression.') && !k.startsWith('batch.') && !k.startsWith('queue.buffering.'))";
 
-/// The same beginnings. The planner refuses each name with one.
-const BEGINNINGS: &[&str] = &[
-    "enable.",
-    "auto.commit.",
-    "queued.",
-    "sluice.",
-    "plugin.",
-    "compression.",
-    "batch.",
-    "queue.buffering.",
-];
-
 /// The form of each broker.
 pub(crate) const BROKERS: &str = "self.all(s, s.matches('^[^/@, ]+:[1-9][0-9]{0,4}$'))";
 /// What is said of another form.
@@ -171,7 +159,7 @@ pub struct KafkaSource {
             .message("properties has a name that another field or the gateway decides: where it reads (bootstrap.servers, \
                       auto.offset.reset), security (ssl.*, sasl.*, security.protocol), how it is a member of its group (group.*, \
                       client.*, session.timeout.ms), sizes (*.max.bytes), dead letters (acks, retries), or one that is tuned")),
-        validation = repeated_at(BEGINNINGS, Rule::new(OWNED_BEGINNINGS)
+        validation = repeated_at(&["*: cannot be set here"], Rule::new(OWNED_BEGINNINGS)
             .message("properties has a name with a beginning that another field or the gateway decides: enable., auto.commit., \
                       queued., sluice., plugin., compression., batch. or queue.buffering."))
     )]

@@ -12,7 +12,7 @@ use std::{error::Error, io, time::Duration};
 /// Bytes of a client's own words in an answer, after which they are cut. Chosen: a path or a name is recognized by them.
 const SHOWN_BYTES_MAX: usize = 128;
 
-/// The shortest wait that is asked of a client. Chosen: a client that is told to wait 0 s sends at once, and gets the same answer.
+/// The shortest wait that is asked of a client. Chosen: after 0 s a client would send at once, and get the same answer.
 pub(crate) const AFTER_MIN: Duration = Duration::from_millis(100);
 
 /// Headers of a request over HTTP/1.1 from which hyper refuses it.

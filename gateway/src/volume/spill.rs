@@ -8,8 +8,8 @@
 //!   volume free memory then; while ClickHouse is away nothing else does. So moving must start early enough for the workers to fill the
 //!   free memory meanwhile. The same applies to a shard's part of the pool, for its blocks: its partitions stop when the part is full,
 //!   however much the others leave free. With `delivery.commit: AfterEnqueue`, a block that has waited for [`ENQUEUE_AFTER`] is moved
-//!   too, the oldest first. Its offsets are committed once it is on the volume, so the consumer group's lag counts only unread messages,
-//!   however long ClickHouse is away or behind.
+//!   too, the oldest first. Its offsets are committed once it is on the volume, so the consumer group's lag counts only unread messages and
+//!   those of open blocks, however long ClickHouse is away or behind.
 //! - **How many**: until enough is free for a stopped worker to continue, and a quarter more; of a shard's part, a quarter. Never all of a
 //!   small pool, unless a worker waits for it. So blocks are moved in runs, and a short backlog of inserts is sent from memory.
 //! - **Which**: first the blocks of shards without successful inserts, the oldest first: the next run of this process can take over only

@@ -4,7 +4,7 @@
 
 mod carried;
 mod claimed;
-mod edge_end;
+mod edge_process;
 mod encodes;
 mod judged;
 mod layouts;

@@ -23,8 +23,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long to wait before a producer is replaced again, if there is none.
 const REPLACE_AGAIN: Duration = Duration::from_secs(1);
 
-/// At how many looks others may still have a producer after the end: 30 s. Chosen: the thread `topic` has it while it asks brokers, for some
-/// seconds. After that, whoever has it last drops it.
+/// At how many looks others may still have a producer after the end: 30 s. Chosen: the thread `topic` holds it for some seconds while it
+/// asks brokers. After that, its last owner drops it.
 const LAST_LOOKS_MAX: u32 = 300;
 
 /// The thread's state.
@@ -91,7 +91,7 @@ impl Upkeep {
     }
 }
 
-/// Drops what was replaced or is left, once no sender has it any more. A producer takes half a second or more to end, which must not be on a
+/// Drops what was replaced or is left, once no sender holds it any more. A producer takes half a second or more to end, which must not be on a
 /// thread that sends, such as one of `io`.
 fn drop_unused<T>(unused: &mut Vec<Arc<T>>) {
     unused.retain(|unused| Arc::strong_count(unused) > 1);

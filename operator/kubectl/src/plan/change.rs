@@ -123,7 +123,7 @@ fn differences(before: &Value, after: &Value, path: &mut Vec<String>, found: &mu
     }
 }
 
-/// The spec with this field as another spec has it; `None` if it has no place for the field.
+/// The spec with the value that another spec gives to this field; `None` if the spec has no place for the field.
 fn with(spec: &Value, field: &[String], other: &Value) -> Option<Value> {
     let (name, parents) = field.split_last()?;
     let value = field.iter().try_fold(other, |at, name| at.get(name));

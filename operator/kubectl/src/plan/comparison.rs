@@ -24,6 +24,7 @@ use sluice_plan::{
     objects::{self, plan_hash, revision, revision_with_secrets_of},
     rollout::{Seen, Terms, spec_known_as, step},
     volumes::replacement,
+    words::form,
 };
 use std::collections::BTreeSet;
 
@@ -290,16 +291,11 @@ impl Both<'_> {
         let secrets = self.after.spec.secrets();
         let names = secrets.iter().filter(|secret| !secret.of.is_of_clients()).map(|secret| secret.name);
         let names: BTreeSet<&str> = names.collect();
-        let all = names.iter().copied().collect::<Vec<_>>().join(", ");
-        match names.len() {
-            0 => None,
-            1 => {
-                Some(format!("whether the content of the Secret {all} has changed, which replaces pods, too"))
-            }
-            _ => Some(format!(
-                "whether the content of the Secrets {all} has changed, which replaces pods, too"
-            )),
-        }
+        (!names.is_empty()).then(|| {
+            let all = names.iter().copied().collect::<Vec<_>>().join(", ");
+            let secrets = form(names.len(), "Secret", "Secrets");
+            format!("whether the content of the {secrets} {all} has changed, which replaces pods, too")
+        })
     }
 
     /// Changes before this one that may not have reached all gateways.

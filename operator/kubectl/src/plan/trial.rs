@@ -98,7 +98,7 @@ pub(super) fn add_unsaid(others: &Violations, found: &mut Violations) {
 }
 
 /// Whether this is said of the field: at the field, at an entry of it, or by a rule that stands at an object around it and that the planner
-/// repeats at the field with this message. A rule about names of properties says how they begin.
+/// repeats at the field with this message.
 fn is_about(one: &Violation, field: &str, message: &str) -> bool {
     if let Some(entry) = one.path.strip_prefix(field) {
         return entry.is_empty() || entry.starts_with('[');

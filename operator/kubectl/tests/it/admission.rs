@@ -311,7 +311,7 @@ fn what_a_rule_and_the_planner_refuse_is_told_once() {
     }
 }
 
-/// With these values, the rule is told, and nothing else at the field.
+/// With these values, `plan` says the rule, and nothing else at the field.
 pub fn told_once(values: &[(&str, &str)], field: &str, rule: &str) {
     let mut object = smallest();
     for (pointer, value) in values {

@@ -1,4 +1,4 @@
-//! What a rule and the planner refuse is told once: a rule says at which fields, and for which of the planner's reasons.
+//! `plan` says once what both a rule and the planner refuse: the rule names the fields, and which of the planner's reasons it has, too.
 
 use crate::admission::{Repeated, set, smallest, told, told_once};
 
@@ -121,11 +121,16 @@ const TABLES: [Repeated; 5] = [
     ),
 ];
 
-const NAMES: [Repeated; 3] = [
+const NAMES: [Repeated; 4] = [
     (
         &[("/spec/source/kafka/properties", r#"{"acks": "all"}"#)],
         "spec.source.kafka.properties.acks",
         "spec.source.kafka.properties: properties has a name that",
+    ),
+    (
+        &[("/spec/source/kafka/properties", r#"{"enable.auto.commit": "true"}"#)],
+        "spec.source.kafka.properties.enable.auto.commit",
+        "spec.source.kafka.properties: properties has a name with a beginning",
     ),
     (
         &[(SETTINGS, r#"{"async_insert": "1"}"#)],

@@ -35,6 +35,18 @@ impl Drop for Killed {
     }
 }
 
+/// The lines of its log from now on, and its addresses for its state and for OTLP over HTTP.
+fn listening(edge: &mut Killed) -> (impl Iterator<Item = String> + use<>, String, String) {
+    let mut log = BufReader::new(edge.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let line = log.find(|line| line.contains("the edge starts")).unwrap();
+    let address = |name: &str| {
+        let (_, rest) = line.split_once(&format!(" {name}=")).unwrap();
+        rest.split_whitespace().next().unwrap().to_owned()
+    };
+    let (admin, http) = (address("listen"), address("http"));
+    (log, admin, http)
+}
+
 /// A request with one span of this name.
 fn request(name: String) -> Vec<u8> {
     let span = Span { trace_id: vec![7; 16], span_id: vec![7; 8], name, ..Span::default() };
@@ -109,13 +121,7 @@ fn an_edge_is_not_ready_first_then_refuses_connections_and_answers_what_is_under
          admin: {{listen: '127.0.0.1:0'}}, log: {{level: info, format: Text}}}}"
     );
     let mut edge = Killed(start("edge", &config));
-    let mut log = BufReader::new(edge.0.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let line = log.find(|line| line.contains("the edge starts")).unwrap();
-    let address = |name: &str| {
-        let (_, rest) = line.split_once(&format!(" {name}=")).unwrap();
-        rest.split_whitespace().next().unwrap().to_owned()
-    };
-    let (admin, http) = (address("listen"), address("http"));
+    let (_log, admin, http) = listening(&mut edge);
     wait_until("it gets ready", || readiness(&admin).0 == 200);
 
     let slow = request("s".repeat(5_000));
@@ -151,13 +157,7 @@ fn an_edge_is_not_ready_before_its_producer_has_its_id_and_then_stores_requests(
     mock.request_errors(RDKafkaApiKey::InitProducerId, &refused);
     let brokers = mock.bootstrap_servers();
     let mut edge = Killed(start("edge", &edge("").replace("127.0.0.1:1", &brokers)));
-    let mut log = BufReader::new(edge.0.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let line = log.find(|line| line.contains("the edge starts")).unwrap();
-    let address = |name: &str| {
-        let (_, rest) = line.split_once(&format!(" {name}=")).unwrap();
-        rest.split_whitespace().next().unwrap().to_owned()
-    };
-    let (admin, http) = (address("listen"), address("http"));
+    let (mut log, admin, http) = listening(&mut edge);
     wait_until("it is not ready, and says why", || {
         let (status, text) = readiness(&admin);
         status == 503 && text.contains("has given the producer of topic spans its id yet")
